@@ -1,0 +1,1 @@
+"""The RDNA 3 instruction set: decoding, text, semantics, interpretation and translation."""

@@ -1,0 +1,1 @@
+"""Values that instruction semantics are written on, for every simulated instruction set."""
