@@ -1,0 +1,1 @@
+"""Commands around the stack; nothing imports them."""
