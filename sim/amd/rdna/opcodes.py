@@ -1,0 +1,70 @@
+"""The opcode table: which operands each instruction has.
+
+Read from gfx1100.tsv, whose columns are format, opcode, mnemonic, destinations and
+sources; an operand is `field:kind`. The kinds are explained in tools/gen_isa.py.
+"""
+
+import csv
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+
+_COUNTS = {"m": 0, "h": 1, "c": 1, "g": 0, "k": 1}
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One operand: the field that holds its code, what may stand there, and its dwords."""
+
+    field: str
+    kind: str  # "v" "s" "a" "m" "h" "c" "g" "k"
+    count: int
+
+
+@dataclass(frozen=True)
+class Opcode:
+    """One row of the table."""
+
+    format: str
+    op: int
+    name: str
+    destinations: tuple[Slot, ...]
+    sources: tuple[Slot, ...]
+    scalar_destination: bool  # VOP3 with sdst in place of abs and op_sel
+    two_encodings: bool  # exists in a 32-bit encoding and as VOP3
+
+
+def _slots(text: str) -> tuple[Slot, ...]:
+    pairs = (entry.split(":") for entry in text.split())
+    return tuple(
+        Slot(field, kind[0], int(kind[1:]) if kind[1:] else _COUNTS[kind]) for field, kind in pairs
+    )
+
+
+def _rows(lines: Iterable[str]) -> list[dict[str, str]]:
+    return list(csv.DictReader((line for line in lines if not line.startswith("#")), delimiter="\t"))
+
+
+def _load() -> Mapping[tuple[str, int], Opcode]:
+    text = files("sim.amd.rdna").joinpath("gfx1100.tsv").read_text(encoding="utf-8")
+    rows = _rows(text.splitlines())
+    long = {row["name"] for row in rows if row["format"] == "VOP3"}
+    short = {row["name"] for row in rows if row["format"] in ("VOP1", "VOP2", "VOPC")}
+    return {
+        (row["format"], int(row["op"])): Opcode(
+            row["format"],
+            int(row["op"]),
+            row["name"],
+            _slots(row["destinations"]),
+            _slots(row["sources"]),
+            "sdst:" in row["destinations"] and row["format"] == "VOP3",
+            row["name"] in long & short,
+        )
+        for row in rows
+    }
+
+
+OPCODES = _load()
+
+# Names that are followed by _e32 or _e64 in text, because both encodings have them.
+TWO_ENCODINGS = frozenset(opcode.name for opcode in OPCODES.values() if opcode.two_encodings)
