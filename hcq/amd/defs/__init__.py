@@ -1,0 +1,1 @@
+"""Facts of AMD GPUs: packets, registers and records, each with its source."""
