@@ -1,0 +1,1 @@
+"""Lazy graphs to machine code: schedule, lower, tile, compile. Knows no vendor."""

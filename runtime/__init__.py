@@ -1,0 +1,1 @@
+"""One way to use any device: registry, buffers, copies, calls. Imports no compiler."""
