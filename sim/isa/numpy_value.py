@@ -16,7 +16,7 @@ from sim.isa.value import BOOL, QUIET_NAN, U32, U64, Type, Value, refuse_operati
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-DTYPES = {
+DTYPES: dict[tuple[str, int], np.dtype[Any]] = {
     ("u", 8): np.dtype(np.uint8), ("u", 16): np.dtype(np.uint16),
     ("u", 32): np.dtype(np.uint32), ("u", 64): np.dtype(np.uint64),
     ("i", 8): np.dtype(np.int8), ("i", 16): np.dtype(np.int16),
@@ -38,6 +38,7 @@ FLOAT_UNARY: dict[str, Callable[[Array], Array]] = {
     "sqrt": np.sqrt, "floor": np.floor, "ceil": np.ceil, "truncate": np.trunc,
     "round_even": np.rint,
 }  # fmt: skip
+BITS_IN_BYTE = np.array([byte.bit_count() for byte in range(256)], dtype=np.uint8)
 FLOAT_BINARY = ("add", "sub", "mul", "div")
 
 
@@ -67,7 +68,7 @@ class NumpyValue(Value):
 
     @property
     def is_uniform(self) -> bool:
-        return self.data.shape[0] == 1
+        return bool(self.data.shape[0] == 1)
 
     def element(self) -> Any:
         """The single element of a uniform value as a Python number."""
@@ -252,7 +253,8 @@ def _library() -> Any:
 
 
 def _popcount(data: Array) -> Array:
-    return np.bitwise_count(data).astype(data.dtype)
+    per_byte = BITS_IN_BYTE[np.ascontiguousarray(data).view(np.uint8)]
+    return per_byte.reshape(data.shape[0], data.dtype.itemsize).sum(axis=1).astype(data.dtype)
 
 
 def _leading_zeros(data: Array) -> Array:
@@ -261,7 +263,7 @@ def _leading_zeros(data: Array) -> Array:
     while shift < bits:
         data = data | (data >> data.dtype.type(shift))
         shift *= 2
-    return (bits - np.bitwise_count(data)).astype(data.dtype)
+    return (bits - _popcount(data)).astype(data.dtype)
 
 
 def _trailing_zeros(data: Array) -> Array:
