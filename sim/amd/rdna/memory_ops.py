@@ -10,7 +10,6 @@ Source: AMD "RDNA3" Instruction Set Architecture, sections 16.15 (LDS), 16.4 (SM
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from sim.isa.value import F32, F64, I32, I64, U32, U64, Type, Value, where
 
