@@ -73,7 +73,7 @@ def operands(form: str, name: str, example: str) -> tuple[list[str], list[str]]:
     body = body.split(" op_sel")[0].split(" offset")[0].split(" offen")[0]
     found = [operand(form, text.strip()) for text in body.split(",")]
     listed = [entry for entry in found if entry is not None]
-    if form in ("VOP3", "VOPC", "VOP2", "VOPD_X", "VOPD_Y"):
+    if form in ("VOP3", "VOPC", "VOP1", "VOP2", "VOPD_X", "VOPD_Y"):
         return vector(form, name, listed)
     if form in ("FLAT", "GLOBAL", "SCRATCH", "MUBUF", "SMEM"):
         return memory(form, name, listed)
@@ -87,9 +87,6 @@ def split(name: str, listed: list[str]) -> tuple[list[str], list[str]]:
     if name.startswith(SOPK_READS):
         return [], listed
     count = 1 if listed and listed[0].split(":")[0] in DESTINATION_FIELDS else 0
-    if name.startswith("v_swap"):
-        both = [listed[0], listed[1].replace(":a", ":v")]
-        return both, both
     return listed[:count], listed[count:]
 
 
@@ -108,6 +105,11 @@ def vector(form: str, name: str, listed: list[str]) -> tuple[list[str], list[str
         return [listed[0], "sdst:m"], listed[2:]
     if "_co_ci_" in name:
         return listed[:2], listed[2:]
+    if name.startswith("v_swap"):
+        both = [listed[0], listed[1].replace(":a", ":v")]
+        return both, both
+    if name.startswith("v_movrels"):
+        return listed[:1], ["src0:v1"]
     if name.startswith("v_readlane"):
         return listed[:1], ["src0:v1", *listed[2:]]
     return listed[:1], listed[1:]

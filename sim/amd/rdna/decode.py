@@ -31,6 +31,12 @@ from sim.amd.rdna.operand_codes import (
     vgpr,
 )
 
+# SOPP instructions whose immediate must be zero.
+NO_IMMEDIATE = frozenset({
+    "s_wait_idle", "s_code_end", "s_endpgm_saved", "s_endpgm_ordered_ps_done", "s_wakeup",
+    "s_ttracedata", "s_icache_inv", "s_barrier",
+})  # fmt: skip
+
 _GRAPHICS = frozenset({"VINTERP", "LDSDIR", "MTBUF", "MIMG", "EXP"})
 _OFF = Operand("null", NULL)
 
@@ -154,6 +160,9 @@ def _start(code: _Code, layout: Layout, name: str | None = None) -> _Partial:
     opcode = OPCODES.get(key)
     if opcode is None:
         raise BadOperand(f"{key[0]} has no opcode {key[1]}")
+    for field in opcode.unused:
+        if fields[field]:
+            raise BadOperand(f"{opcode.name} does not use {field}, which is {fields[field]:#x}")
     return _Partial(code, opcode, fields, words)
 
 
@@ -178,9 +187,11 @@ def _read_scalar(partial: _Partial, slot: Slot) -> Operand:
         return _OFF
     if code == LITERAL:
         return Operand("literal", code, slot.count, partial.take_literal())
-    return source(code * _SCALES.get(slot.field, 1), slot.count)
+    read = scalar if slot.field in _WRITTEN else source
+    return read(code * _SCALES.get(slot.field, 1), slot.count)
 
 
+_WRITTEN = frozenset({"sdst", "sdata", "vdst"})
 _SCALES = {"sbase": 2, "srsrc": 4}
 
 
@@ -199,7 +210,7 @@ def _read_mask(partial: _Partial, slot: Slot) -> Operand:
         return scalar(VCC, partial.code.masks)
     if slot.field == "exec":
         return scalar(EXEC, partial.code.masks)
-    return source(partial.fields[slot.field], partial.code.masks)
+    return scalar(partial.fields[slot.field], partial.code.masks)
 
 
 def _read_half(partial: _Partial, slot: Slot) -> Operand:
@@ -263,6 +274,8 @@ def _immediate(layout: Layout) -> Callable[[_Code], Instruction]:
 
     def decode_immediate(code: _Code) -> Instruction:
         partial = _start(code, layout)
+        if partial.opcode.name in NO_IMMEDIATE and partial.fields["simm16"]:
+            raise BadOperand(f"{partial.opcode.name} has no immediate")
         return partial.finish(offset=_signed(partial.fields["simm16"], 16))
 
     return decode_immediate
@@ -305,12 +318,18 @@ def _vop3p(code: _Code) -> Instruction:
     partial = _start(code, formats.VOP3P)
     fields = partial.fields
     _take_dpp(partial)
+    sources = partial.operands(partial.opcode.sources)
+    neg_lo, neg_hi = fields["neg"], fields["neg_hi"]
+    if "_mix" in partial.opcode.name:  # one number per source, so the two mean neg and abs
+        sources = _modified(sources, neg_lo, neg_hi)
+        neg_lo = neg_hi = 0
     return partial.finish(
+        sources=sources,
         clamp=bool(fields["clamp"]),
         op_sel=fields["op_sel"],
         op_sel_hi=fields["op_sel_hi"] | fields["op_sel_hi_2"] << 2,
-        neg_lo=fields["neg"],
-        neg_hi=fields["neg_hi"],
+        neg_lo=neg_lo,
+        neg_hi=neg_hi,
     )
 
 
@@ -326,6 +345,8 @@ def _vopd(code: _Code) -> Instruction:
         if opcode is None:
             raise BadOperand(f"VOPD has no opcode {op} in its half {letter.upper()}")
         own = {field: fields[f"{field}_{letter}"] for field in ("vdst", "src0", "vsrc1")}
+        if own["vsrc1"] and opcode.unused:
+            raise BadOperand(f"{opcode.name} does not use vsrc1, which is {own['vsrc1']:#x}")
         partial = _Partial(code, opcode, own, words, literal=shared)
         halves.append(partial.finish())
         shared, words = partial.literal, partial.words
@@ -357,7 +378,10 @@ def _flat(code: _Code) -> Instruction:
     if segment == 3:
         raise BadOperand("FLAT has no segment 3")
     partial = _start(code, formats.FLAT, formats.SEGMENTS[segment])
-    return partial.finish(offset=_signed(partial.fields["offset"], 13))
+    if not segment and partial.fields["saddr"] != NULL:
+        raise BadOperand("flat instructions have no scalar address")
+    offset = partial.fields["offset"]
+    return partial.finish(offset=_signed(offset, 13) if segment else offset)
 
 
 def _mubuf(code: _Code) -> Instruction:

@@ -9,6 +9,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
+# Operand fields that must be zero in instructions that have no such operand.
+_MUST_BE_ZERO = {
+    "VOP1": {"vdst"},
+    "VOPD_X": {"vsrc1"},
+    "VOPD_Y": {"vsrc1"},
+    "DS": {"vdst", "addr", "data0", "data1"},
+    "FLAT": {"sve"},
+    "GLOBAL": {"sve"},
+}
+
 _COUNTS = {"m": 0, "h": 1, "c": 1, "g": 0, "k": 1}
 
 
@@ -31,6 +41,7 @@ class Opcode:
     destinations: tuple[Slot, ...]
     sources: tuple[Slot, ...]
     scalar_destination: bool  # VOP3 with sdst in place of abs and op_sel
+    unused: tuple[str, ...]  # fields that must be zero
     two_encodings: bool  # exists in a 32-bit encoding and as VOP3
 
 
@@ -39,6 +50,11 @@ def _slots(text: str) -> tuple[Slot, ...]:
     return tuple(
         Slot(field, kind[0], int(kind[1:]) if kind[1:] else _COUNTS[kind]) for field, kind in pairs
     )
+
+
+def _unused(row: Mapping[str, str]) -> tuple[str, ...]:
+    used = {entry.split(":")[0] for entry in f"{row['destinations']} {row['sources']}".split()}
+    return tuple(sorted(_MUST_BE_ZERO.get(row["format"], set()) - used))
 
 
 def _rows(lines: Iterable[str]) -> list[dict[str, str]]:
@@ -58,6 +74,7 @@ def _load() -> Mapping[tuple[str, int], Opcode]:
             _slots(row["destinations"]),
             _slots(row["sources"]),
             "sdst:" in row["destinations"] and row["format"] == "VOP3",
+            _unused(row),
             row["name"] in long & short,
         )
         for row in rows

@@ -68,7 +68,7 @@ def source(code: int, count: int) -> Operand:
 
 
 def _group(kind: str, index: int, count: int, limit: int) -> Operand:
-    """Groups start at even numbers, from four registers on at multiples of four."""
-    if index + count > limit or index % min(count + count % 2, 4):
+    """Pairs start at even numbers, larger groups at multiples of four."""
+    if index + count > limit or index % min(count, 4):
         raise BadOperand(f"{count} registers of {kind} cannot start at {index}")
     return Operand(kind, index, count)

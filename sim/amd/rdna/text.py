@@ -1,0 +1,280 @@
+"""Instructions as text, spelled as the LLVM disassembler spells them.
+
+For error messages, traces, and for the test that compares every line with llvm-mc.
+
+Source: LLVM AMDGPU instruction syntax documentation (operands and modifiers).
+"""
+
+from collections.abc import Mapping
+
+from sim.amd.rdna import text_immediates
+from sim.amd.rdna.decode import NO_IMMEDIATE
+from sim.amd.rdna.instruction import INLINE_FLOATS, Instruction, Operand, inline_bits
+from sim.amd.rdna.opcodes import OPCODES, TWO_ENCODINGS, Slot
+
+_APERTURES = {
+    235: "src_shared_base",
+    236: "src_shared_limit",
+    237: "src_private_base",
+    238: "src_private_limit",
+}
+_INVERSE_TWO_PI = {16: "0.15915494", 32: "0.15915494", 64: "0.15915494309189532"}
+_OMOD = ("", " mul:2", " mul:4", " div:2")
+_SCALAR_GROUPS = {"vcc": ("vcc_lo", "vcc_hi", "vcc"), "exec": ("exec_lo", "exec_hi", "exec")}
+
+
+def text(instruction: Instruction) -> str:
+    """One line, without address: `v_add_f32_e32 v1, v2, v3`."""
+    if instruction.halves:
+        return " :: ".join(text(half) for half in instruction.halves)
+    writer = _WRITERS.get(instruction.format, _scalar)
+    name, operands, modifiers = writer(instruction)
+    return f"{name} {', '.join(operands)}".rstrip() + modifiers
+
+
+_Parts = tuple[str, list[str], str]
+
+
+def _slots(instruction: Instruction) -> tuple[list[Slot], list[Slot]]:
+    """The table's slots, as many as the instruction has operands."""
+    opcode = OPCODES[instruction.format, instruction.op]
+    return list(opcode.destinations)[: len(instruction.destinations)], list(opcode.sources)
+
+
+def _listed(instruction: Instruction) -> list[str]:
+    """Every operand, destinations first."""
+    before, after = _slots(instruction)
+    written = [_operand(o, slot) for o, slot in zip(instruction.destinations, before, strict=True)]
+    read = [_operand(o, slot) for o, slot in zip(instruction.sources, after, strict=True)]
+    return written + read
+
+
+# Operands.
+
+
+def _operand(operand: Operand, slot: Slot) -> str:
+    if operand.kind == "null" and slot.field in ("saddr", "addr", "vaddr"):
+        return "off"
+    bits = 16 if slot.kind in "hc" else 64 if slot.count == 2 and slot.kind in "as" else 32
+    name = _register(operand, slot) or _constant(operand, slot, bits)
+    if operand.abs:
+        name = f"|{name}|"
+    if operand.neg:
+        return f"neg({name})" if _is_number(operand) and not operand.abs else f"-{name}"
+    return name
+
+
+def _is_number(operand: Operand) -> bool:
+    return operand.kind in ("int", "float", "literal")
+
+
+def _register(operand: Operand, slot: Slot) -> str:
+    """The name of a register, or nothing."""
+    kind, index, count = operand.kind, operand.index, operand.count
+    if kind in _SCALAR_GROUPS:
+        return _SCALAR_GROUPS[kind][2 if count == 2 else index]
+    if kind in ("vgpr", "sgpr", "ttmp"):
+        letter = {"vgpr": "v", "sgpr": "s", "ttmp": "ttmp"}[kind]
+        if count > 1:
+            return f"{letter}[{index}:{index + count - 1}]"
+        half = ".h" if operand.hi else ".l"
+        return f"{letter}{index}" + half * (slot.kind in "hc" and kind == "vgpr")
+    if kind == "aperture":
+        return _APERTURES[index]
+    if kind in ("vccz", "execz", "scc", "lds_direct"):
+        return f"src_{kind}"
+    return kind if kind in ("m0", "null") else ""
+
+
+def _constant(operand: Operand, slot: Slot, bits: int) -> str:
+    if slot.kind == "k":
+        return hex(operand.value)
+    if operand.kind == "int":
+        return str(operand.value)
+    if operand.kind == "float":
+        number = INLINE_FLOATS.get(operand.index)
+        return _INVERSE_TWO_PI[bits] if number is None else str(number)
+    return _literal(operand.value, bits)
+
+
+def _literal(value: int, bits: int) -> str:
+    """Hexadecimal; marked where the assembler would make an inline constant of it."""
+    used = value & 0xFFFF if bits == 16 else value
+    signed = used - (1 << bits if used >> min(bits, 32) - 1 else 0)
+    inline = -16 <= signed <= 64 or used in _INLINE_BITS[bits]
+    return f"lit({value:#x})" if inline else f"{used:#x}"
+
+
+_INLINE_BITS = {
+    bits: frozenset(inline_bits(Operand("float", code), bits) for code in range(240, 249))
+    for bits in (16, 32, 64)
+}
+
+
+# Formats.
+
+
+def _scalar(instruction: Instruction) -> _Parts:
+    name = instruction.name
+    if name.startswith("s_sendmsg_rtn"):
+        message = text_immediates.sendmsg(instruction.fields["ssrc0"])
+        return name, [*_listed(instruction), message], ""
+    return name, _listed(instruction), ""
+
+
+def _sopp(instruction: Instruction) -> _Parts:
+    name, value = instruction.name, instruction.fields["simm16"]
+    if name in NO_IMMEDIATE or (name == "s_endpgm" and not value):
+        return name, [], ""
+    if name in text_immediates.SOPP:
+        return name, [text_immediates.SOPP[name](value)], ""
+    return name, [str(value) if value <= 64 or "branch" in name else hex(value)], ""
+
+
+def _sopk(instruction: Instruction) -> _Parts:
+    name, value = instruction.name, instruction.fields["simm16"]
+    listed = _listed(instruction)
+    if name == "s_getreg_b32":
+        return name, [*listed, text_immediates.hwreg(value)], ""
+    if name == "s_setreg_imm32_b32":
+        literal = instruction.sources[0].value
+        return name, [text_immediates.hwreg(value), str(literal - (literal >> 31 << 32))], ""
+    if name == "s_setreg_b32":
+        return name, [text_immediates.hwreg(value), *listed], ""
+    if name.startswith(("s_call", "s_subvector")):
+        return name, [*listed, str(value)], ""
+    return name, [*listed, hex(value)], ""
+
+
+def _smem(instruction: Instruction) -> _Parts:
+    fields = instruction.fields
+    flags = " glc" * fields["glc"] + " dlc" * fields["dlc"]
+    if not instruction.sources:
+        return instruction.name, [], ""
+    listed = _listed(instruction)
+    offset = instruction.offset
+    where = hex(offset)
+    if instruction.sources[-1].kind != "null":
+        where = listed[-1]
+        flags = f" offset:{offset:#x}" * bool(offset) + flags
+    return instruction.name, [*listed[:-1], where], flags
+
+
+def _vector(instruction: Instruction) -> _Parts:
+    name = instruction.name
+    if instruction.dpp is None:
+        name += "_e32" * (name in TWO_ENCODINGS)
+    elif instruction.format != "VOPC":
+        name += "_dpp"
+    listed = _listed(instruction)
+    if name.startswith("v_cmpx"):
+        listed = listed[1:]
+    if name.startswith("v_swap"):
+        listed = listed[:2]
+    return name, listed, text_immediates.dpp(instruction.dpp) if instruction.dpp else ""
+
+
+def _vop3(instruction: Instruction) -> _Parts:
+    name = instruction.name
+    if name in TWO_ENCODINGS or instruction.dpp is not None:
+        name += "_e64"
+    if instruction.dpp is not None:
+        name += "_dpp"
+    listed = _listed(instruction)
+    if name.startswith("v_cmpx"):
+        listed = listed[1:]
+    modifiers = _op_sel(instruction) + " clamp" * instruction.clamp + _OMOD[instruction.omod]
+    if instruction.dpp is not None:
+        modifiers += text_immediates.dpp(instruction.dpp)
+    return name, listed, modifiers
+
+
+def _op_sel(instruction: Instruction) -> str:
+    opcode = OPCODES[instruction.format, instruction.op]
+    if not instruction.op_sel or not any(
+        slot.kind in "hc" for slot in opcode.destinations + opcode.sources
+    ):
+        return ""
+    count = len(instruction.sources)
+    chosen = [instruction.op_sel >> i & 1 for i in (*range(count), 3)]
+    return f" op_sel:[{','.join(map(str, chosen))}]"
+
+
+def _vop3p(instruction: Instruction) -> _Parts:
+    count = len(instruction.sources)
+    modifiers = ""
+    for label, value, usual in (
+        ("op_sel", instruction.op_sel, 0),
+        ("op_sel_hi", instruction.op_sel_hi, 0 if "_mix" in instruction.name else 7),
+        ("neg_lo", instruction.neg_lo, 0),
+        ("neg_hi", instruction.neg_hi, 0),
+    ):
+        bits = [value >> i & 1 for i in range(count)]
+        if bits != [usual >> i & 1 for i in range(count)]:
+            modifiers += f" {label}:[{','.join(map(str, bits))}]"
+    modifiers += " clamp" * instruction.clamp
+    name = instruction.name
+    if instruction.dpp is not None:
+        name += "_e64_dpp"
+        modifiers += text_immediates.dpp(instruction.dpp)
+    return name, _listed(instruction), modifiers
+
+
+def _vopd_half(instruction: Instruction) -> _Parts:
+    listed = _listed(instruction)
+    return instruction.name, listed[:-1] if "cndmask" in instruction.name else listed, ""
+
+
+def _ds(instruction: Instruction) -> _Parts:
+    offset = instruction.offset
+    if "2addr" in instruction.name:
+        modifiers = f" offset0:{offset}" * bool(offset)
+        modifiers += f" offset1:{instruction.offset1}" * bool(instruction.offset1)
+    elif instruction.name == "ds_swizzle_b32" and offset:
+        modifiers = f" offset:{text_immediates.swizzle(offset)}"
+    else:
+        modifiers = f" offset:{offset}" * bool(offset)
+    return instruction.name, _listed(instruction), modifiers + " gds" * instruction.fields["gds"]
+
+
+def _memory(instruction: Instruction) -> _Parts:
+    fields = instruction.fields
+    modifiers = f" offset:{instruction.offset}" * bool(instruction.offset)
+    modifiers += _caching(fields)
+    return instruction.name, _listed(instruction), modifiers
+
+
+def _caching(fields: Mapping[str, int]) -> str:
+    return "".join(f" {flag}" * fields[flag] for flag in ("glc", "slc", "dlc"))
+
+
+def _mubuf(instruction: Instruction) -> _Parts:
+    fields = instruction.fields
+    if not instruction.sources:
+        return instruction.name, [], ""
+    listed = _listed(instruction)
+    if "_atomic_" in instruction.name and instruction.destinations:
+        listed = listed[1:]
+    modifiers = " idxen" * fields["idxen"] + " offen" * fields["offen"]
+    modifiers += f" offset:{instruction.offset}" * bool(instruction.offset)
+    modifiers += _caching(fields) + " tfe" * fields["tfe"]
+    return instruction.name, listed, modifiers
+
+
+_WRITERS = {
+    "SOPP": _sopp,
+    "SOPK": _sopk,
+    "SMEM": _smem,
+    "VOP1": _vector,
+    "VOP2": _vector,
+    "VOPC": _vector,
+    "VOP3": _vop3,
+    "VOP3P": _vop3p,
+    "VOPD_X": _vopd_half,
+    "VOPD_Y": _vopd_half,
+    "DS": _ds,
+    "FLAT": _memory,
+    "GLOBAL": _memory,
+    "SCRATCH": _memory,
+    "MUBUF": _mubuf,
+}
