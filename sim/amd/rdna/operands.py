@@ -166,7 +166,8 @@ def is_zero_mask(registers: Registers, kind: str) -> Value:
     word = registers.read(kind, 0)
     if registers.width == 64:
         word = word | registers.read(kind, 1)
-    return word == 0
+    zero: Value = word == 0
+    return zero
 
 
 def _raw(registers: Registers, operand: Operand, target: Type) -> Value:

@@ -30,19 +30,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from hcq.errors import SimFault, nearest
 from sim.isa.value import Type
 
 Token = Type | str | int
 Function = Callable[..., Any]
+F = TypeVar("F", bound=Callable[..., Any])
 
 # Modules that register semantics when imported.
-CATEGORIES = (
-    "sop1", "sop2", "sopc", "vop1", "vop2", "vop3", "vopc", "vop3p", "convert", "integer",
-    "transcendental", "divide", "lanes", "byte_ops", "half", "matrix",
-)  # fmt: skip
+CATEGORIES = ("sop1", "sop2", "sopc", "vop1", "vop2", "vopc")
 
 # Instructions that change nothing the simulator keeps: waits, hints, caches, messages.
 NO_EFFECT = frozenset({
@@ -88,10 +86,10 @@ def define(semantic: Semantic) -> None:
 
 def scalar(
     name: str, *sources: Token, to: Token | tuple[Token, ...], reads: tuple[str, ...] = ()
-) -> Callable[[Function], Function]:
+) -> Callable[[F], F]:
     """Register the decorated function as a scalar instruction."""
 
-    def register(function: Function) -> Function:
+    def register(function: F) -> F:
         define(Semantic(name, function, sources, _tuple(to), True, reads))
         return function
 
@@ -104,10 +102,10 @@ def vector(
     to: Token | tuple[Token, ...],
     reads: tuple[str, ...] = (),
     **flags: bool,
-) -> Callable[[Function], Function]:
+) -> Callable[[F], F]:
     """Register the decorated function as a vector instruction."""
 
-    def register(function: Function) -> Function:
+    def register(function: F) -> F:
         define(Semantic(name, function, sources, _tuple(to), False, reads, **flags))
         return function
 
