@@ -48,8 +48,9 @@ class GpuMemory:
 
     def __init__(self) -> None:
         self._libc: Any = _ffi.dlopen(None)
-        self._flat = array("Q")  # start, end, flags; start, end, flags; ...
-        self._starts: list[int] = []
+        # Starts, and start, end, flags of every range. Both are replaced together and never
+        # changed in place: a reader in another thread sees all of a change or nothing.
+        self._state: tuple[list[int], array[int]] = ([], array("Q"))
         self._version = 0
         self._users = 0
         self._retired: list[Any] = []
@@ -63,7 +64,7 @@ class GpuMemory:
     ) -> None:
         """Make whole pages accessible. SimFault when unaligned, empty or partly mapped already."""
         self._check_pages(address, size)
-        index = bisect_right(self._starts, address)
+        index = bisect_right(self._state[0], address)
         if self._overlaps(index, address, address + size):
             raise SimFault(f"{address:#x}+{size:#x} is mapped already, in whole or in part")
         flags = READ | WRITE * writable | EXECUTE * executable
@@ -72,23 +73,32 @@ class GpuMemory:
     def unmap(self, address: int, size: int) -> None:
         """Take whole pages away. SimFault when any of them is not mapped."""
         self._check_pages(address, size)
-        end = address + size
         self.check(address, size, "read")
-        first = bisect_right(self._starts, address) - 1
-        last = bisect_right(self._starts, end - 1)
-        start, _, before = self._range(first)
-        _, tail, after = self._range(last - 1)
-        self._replace(first, last, [(start, address, before), (end, tail, after)])
+        self.discard(address, size)
+
+    def discard(self, address: int, size: int) -> None:
+        """Take away whatever of these pages is mapped."""
+        end = address + size
+        starts = self._state[0]
+        first = max(bisect_right(starts, address) - 1, 0)
+        last = max(bisect_right(starts, end - 1), first)
+        parts: list[tuple[int, int, int]] = []
+        for start, stop, flags in map(self._range, range(first, last)):
+            parts.append((start, min(stop, address), flags))
+            parts.append((max(start, end), stop, flags))
+        if last > first:
+            self._replace(first, last, parts)
 
     def check(self, address: int, size: int, access: str) -> None:
         """PageFault unless every byte allows `access` ("read", "write" or "execute")."""
         need = ACCESSES[access]
         end = address + size
-        index = bisect_right(self._starts, address) - 1
+        starts, flat = self._state
+        index = bisect_right(starts, address) - 1
         while True:
-            if index < 0 or index >= len(self._starts):
+            if index < 0 or index >= len(starts):
                 raise PageFault(address, access, "not-present")
-            start, stop, flags = self._flat[3 * index : 3 * index + 3]
+            start, stop, flags = flat[3 * index : 3 * index + 3]
             if not start <= address < stop:
                 raise PageFault(address, access, "not-present")
             if not flags & need:
@@ -109,7 +119,14 @@ class GpuMemory:
 
     def ranges(self) -> list[tuple[int, int, int]]:
         """(start, end, flags) of everything mapped, sorted."""
-        return [self._range(i) for i in range(len(self._starts))]
+        return [self._range(i) for i in range(len(self._state[0]))]
+
+    def ranges_within(self, start: int, end: int) -> list[tuple[int, int, int]]:
+        """ranges() cut to a span."""
+        starts = self._state[0]
+        first = max(bisect_right(starts, start) - 1, 0)
+        found = map(self._range, range(first, bisect_right(starts, end - 1)))
+        return [(max(a, start), min(b, end), flags) for a, b, flags in found if b > start]
 
     def read(self, address: int, size: int) -> bytes:
         """Bytes through the page table."""
@@ -169,7 +186,7 @@ class GpuMemory:
         _ffi.cast(kind, address)[0] = value
 
     def _range(self, index: int) -> tuple[int, int, int]:
-        start, end, flags = self._flat[3 * index : 3 * index + 3]
+        start, end, flags = self._state[1][3 * index : 3 * index + 3]
         return start, end, flags
 
     def _check_pages(self, address: int, size: int) -> None:
@@ -179,11 +196,13 @@ class GpuMemory:
     def _overlaps(self, index: int, start: int, end: int) -> bool:
         if index and self._range(index - 1)[1] > start:
             return True
-        return index < len(self._starts) and self._starts[index] < end
+        starts = self._state[0]
+        return index < len(starts) and starts[index] < end
 
     def _replace(self, first: int, last: int, parts: list[tuple[int, int, int]]) -> None:
         """Put parts in the place of ranges first..last-1, merged with their neighbours."""
-        low, high = max(first - 1, 0), min(last + 1, len(self._starts))
+        starts, flat = self._state
+        low, high = max(first - 1, 0), min(last + 1, len(starts))
         around = [self._range(i) for i in range(low, first)]
         around += [part for part in parts if part[0] < part[1]]
         around += [self._range(i) for i in range(last, high)]
@@ -193,16 +212,20 @@ class GpuMemory:
                 merged[-1] = (merged[-1][0], end, flags)
             else:
                 merged.append((start, end, flags))
-        self._flat[3 * low : 3 * high] = array("Q", [word for part in merged for word in part])
-        self._starts[low:high] = [part[0] for part in merged]
+        words = array("Q", [word for part in merged for word in part])
+        self._state = (
+            starts[:low] + [part[0] for part in merged] + starts[high:],
+            flat[: 3 * low] + words + flat[3 * high :],
+        )
         self._publish()
 
     def _publish(self) -> None:
         self._version += 1
-        table = _ffi.new("uint64_t[]", len(self._flat) + 2)
-        table[0], table[1] = len(self._starts), self._version
-        if self._flat:
-            _ffi.memmove(table + 2, self._flat, 8 * len(self._flat))
+        starts, flat = self._state
+        table = _ffi.new("uint64_t[]", len(flat) + 2)
+        table[0], table[1] = len(starts), self._version
+        if flat:
+            _ffi.memmove(table + 2, flat, 8 * len(flat))
         self._cell[0] = _address(table)
         if self._users:
             self._retired.append(self._table)

@@ -61,6 +61,20 @@ def test_a_table_that_is_in_use_outlives_a_change(memory):
         assert list((ctypes.c_uint64 * 3).from_address(table)) == [1, 2, BASE]
 
 
+def test_discarding_takes_only_what_is_there(memory):
+    memory.map(BASE, 4096)
+    memory.map(BASE + 8192, 8192)
+    memory.discard(BASE - 8192, 3 * 4096 + 8192)
+    assert memory.ranges() == [(BASE + 12288, BASE + 16384, 3)]
+
+
+def test_discarding_around_nothing_changes_nothing(memory):
+    memory.map(BASE, 4096)
+    memory.discard(BASE + 4096, 4096)
+    memory.discard(BASE - 4096, 4096)
+    assert memory.ranges() == [(BASE, BASE + 4096, 3)]
+
+
 @pytest.mark.row("SIM-06")
 @pytest.mark.refusal
 @pytest.mark.parametrize("address", [0, BASE - 4, BASE + 4096, 1 << 60])
