@@ -253,8 +253,9 @@ def _library() -> Any:
 
 
 def _popcount(data: Array) -> Array:
-    per_byte = BITS_IN_BYTE[np.ascontiguousarray(data).view(np.uint8)]
-    return per_byte.reshape(data.shape[0], data.dtype.itemsize).sum(axis=1).astype(data.dtype)
+    per_byte: Array = BITS_IN_BYTE[np.ascontiguousarray(data).view(np.uint8)]
+    counts: Array = per_byte.reshape(data.shape[0], -1).sum(axis=1)
+    return counts.astype(data.dtype)
 
 
 def _leading_zeros(data: Array) -> Array:

@@ -96,8 +96,6 @@ def evaluate(instruction: Instruction, registers: Registers) -> list[Write]:
             for token, result in zip(semantic.results, results, strict=True)
         )
     destinations = list(instruction.destinations)
-    if semantic.writes_source:
-        destinations.append(instruction.sources[0])
     implicit = ("scc", "exec")
     return [
         Write(None if token in implicit else destinations.pop(0), token, result, mask)
@@ -222,7 +220,7 @@ def _read_packed(instruction: Instruction, at: int, registers: Registers, as_flo
 
 
 def _read_mix(instruction: Instruction, at: int, registers: Registers) -> Value:
-    """F32, or a half widened to it; neg_lo negates and neg_hi takes the absolute value."""
+    """F32, or a half widened to it."""
     operand = instruction.sources[at]
     if _bit(instruction.op_sel_hi, at):
         if operand.kind == "float":
@@ -232,9 +230,8 @@ def _read_mix(instruction: Instruction, at: int, registers: Registers) -> Value:
         value = raw.bits(F16).to(F32)
     else:
         value = read_word(registers, operand).bits(F32)
-    if _bit(instruction.neg_hi, at):
-        value = value.absolute()
-    return value.negate() if _bit(instruction.neg_lo, at) else value
+    value = value.absolute() if operand.abs else value
+    return value.negate() if operand.neg else value
 
 
 def _bit(field: int, at: int) -> int:

@@ -71,7 +71,6 @@ class Semantic:
     scalar: bool
     reads: tuple[str, ...] = ()
     ignores_exec: bool = False  # writes lanes whether active or not (v_writelane_b32)
-    writes_source: bool = False  # the second result goes to the first source (v_swap_b32)
 
 
 _REGISTRY: dict[str, Semantic] = {}

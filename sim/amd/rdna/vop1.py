@@ -34,12 +34,12 @@ vector("v_ctz_i32_b32", U32, to=U32)(lowest_set)
 vector("v_cls_i32", I32, to=U32)(sign_copies)
 
 
-def _swapped(a: Value, old: Value) -> tuple[Value, Value]:
-    return a, old
+def _swapped(a: Value, b: Value) -> tuple[Value, Value]:
+    return b, a
 
 
-vector("v_swap_b32", U32, to=(U32, U32), reads=("old",), writes_source=True)(_swapped)
-vector("v_swap_b16", U16, to=(U16, U16), reads=("old",), writes_source=True)(_swapped)
+vector("v_swap_b32", U32, U32, to=(U32, U32))(_swapped)
+vector("v_swap_b16", U16, U16, to=(U16, U16))(_swapped)
 
 
 # --- rounding

@@ -76,17 +76,20 @@ def default_nan(like: Value) -> Value:
 def is_signalling(a: Value) -> Value:
     """BOOL: a NaN whose quiet bit is clear."""
     quiet = {16: 1 << 9, 32: 1 << 22, 64: 1 << 51}[a.type.bits]
-    return a.is_nan() & ((a.bits(a.type.unsigned) & quiet) == 0)
+    loud: Value = (a.bits(a.type.unsigned) & quiet) == 0
+    return a.is_nan() & loud
 
 
 def minimum(a: Value, b: Value) -> Value:
     """The smaller number."""
-    return _chosen(a, b, (a < b) | ((a == b) & _is_negative(a)))
+    same: Value = a == b
+    return _chosen(a, b, (a < b) | (same & _is_negative(a)))
 
 
 def maximum(a: Value, b: Value) -> Value:
     """The larger number."""
-    return _chosen(a, b, (a > b) | ((a == b) & ~_is_negative(a)))
+    same: Value = a == b
+    return _chosen(a, b, (a > b) | (same & ~_is_negative(a)))
 
 
 def _chosen(a: Value, b: Value, first: Value) -> Value:
