@@ -174,8 +174,8 @@ def _read_vgpr(partial: _Partial, slot: Slot) -> Operand:
     if field not in partial.fields:  # MUBUF returns where its data came from
         field = "vdata"
     code = partial.fields[field]
-    if field == "src0":
-        if partial.dpp is None and code < FIRST_VGPR:
+    if field.startswith("src"):
+        if (field != "src0" or partial.dpp is None) and code < FIRST_VGPR:
             raise BadOperand(f"{partial.opcode.name} takes only a VGPR")
         return _read_any(partial, slot)
     return vgpr(code, slot.count + partial.fields.get("tfe", 0) * (slot.field == "vdata"))
@@ -202,7 +202,13 @@ def _read_any(partial: _Partial, slot: Slot) -> Operand:
     if slot.field == "src0" and partial.dpp is not None:
         assert partial.dpp_fields is not None
         return vgpr(partial.dpp_fields["src0"], slot.count)
-    return source(code, slot.count)
+    operand = source(code, slot.count)
+    if slot.count > 2 and operand.kind not in _WIDE:
+        raise BadOperand(f"{slot.count} dwords cannot come from {operand.kind}")
+    return operand
+
+
+_WIDE = frozenset({"vgpr", "int", "float"})
 
 
 def _read_mask(partial: _Partial, slot: Slot) -> Operand:
@@ -216,6 +222,10 @@ def _read_mask(partial: _Partial, slot: Slot) -> Operand:
 def _read_half(partial: _Partial, slot: Slot) -> Operand:
     """A 16-bit VGPR: the half is bit 7 in 32-bit encodings, in VOP3 a bit of op_sel."""
     code = partial.fields[slot.field]
+    if slot.field == "src0":
+        if code < FIRST_VGPR:
+            raise BadOperand(f"{partial.opcode.name} takes only a VGPR")
+        return _read_any_half(partial, slot)
     if partial.opcode.format == "VOP3":
         return vgpr(code, 1, bool(partial.fields["op_sel"] & 8))
     return vgpr(code & 127, 1, code > 127)
@@ -291,7 +301,8 @@ def _vector(layout: Layout) -> Callable[[_Code], Instruction]:
 
     def decode_vector(code: _Code) -> Instruction:
         partial = _start(code, layout)
-        _take_dpp(partial)
+        if partial.opcode.sources:
+            _take_dpp(partial)
         sources = partial.operands(partial.opcode.sources)
         return partial.finish(sources=_dpp_modifiers(partial, sources))
 
@@ -304,6 +315,7 @@ def _vop3(code: _Code) -> Instruction:
     if partial.opcode.scalar_destination:
         partial = _start(code, formats.VOP3SD, "VOP3")
         fields = partial.fields
+    _check_modifiers(partial.opcode, fields)
     _take_dpp(partial)
     sources = partial.operands(partial.opcode.sources)
     return partial.finish(
@@ -317,6 +329,7 @@ def _vop3(code: _Code) -> Instruction:
 def _vop3p(code: _Code) -> Instruction:
     partial = _start(code, formats.VOP3P)
     fields = partial.fields
+    _check_modifiers(partial.opcode, fields)
     _take_dpp(partial)
     sources = partial.operands(partial.opcode.sources)
     neg_lo, neg_hi = fields["neg"], fields["neg_hi"]
@@ -391,7 +404,9 @@ def _mubuf(code: _Code) -> Instruction:
 
 def _take_dpp(partial: _Partial) -> None:
     """Read the DPP word if src0 announces one."""
-    code = partial.fields.get("src0")
+    code = partial.fields["src0"]
+    if code in (DPP8, DPP8_FI, DPP16) and "dpp" not in partial.opcode.modifiers:
+        raise BadOperand(f"{partial.opcode.name} cannot shuffle lanes")
     if code == DPP16:
         fields = formats.DPP16.unpack(partial.code.word(partial.words))
         partial.dpp = Dpp(
@@ -418,7 +433,18 @@ def _dpp_modifiers(partial: _Partial, sources: tuple[Operand, ...]) -> tuple[Ope
     if fields is None or partial.dpp is None or partial.dpp.kind == 8:
         return sources
     neg = fields["src0_neg"] | fields["src1_neg"] << 1
-    return _modified(sources, neg, fields["src0_abs"] | fields["src1_abs"] << 1)
+    absolute = fields["src0_abs"] | fields["src1_abs"] << 1
+    _check_modifiers(partial.opcode, {"neg": neg, "abs": absolute})
+    return _modified(sources, neg, absolute)
+
+
+def _check_modifiers(opcode: Opcode, fields: Mapping[str, int]) -> None:
+    """A modifier that the instruction does not have is a reserved bit."""
+    for name in ("neg", "abs", "neg_hi", "op_sel", "clamp"):
+        if fields.get(name, 0) & ~opcode.modifiers.get(name, 0):
+            raise BadOperand(f"{opcode.name} has no {name} modifier {fields[name]:#x}")
+    if fields.get("omod", 0) and "omod" not in opcode.modifiers:
+        raise BadOperand(f"{opcode.name} has no output modifier")
 
 
 def _modified(sources: tuple[Operand, ...], neg: int, absolute: int) -> tuple[Operand, ...]:

@@ -1,11 +1,11 @@
 """The opcode table: which operands each instruction has.
 
-Read from gfx1100.tsv, whose columns are format, opcode, mnemonic, destinations and
-sources; an operand is `field:kind`. The kinds are explained in tools/gen_isa.py.
+Read from gfx1100.tsv, whose columns are format, opcode, mnemonic, destinations,
+sources and modifiers; an operand is `field:kind`, a modifier `name:mask`. The kinds are explained in tools/gen_isa.py.
 """
 
 import csv
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -43,6 +43,7 @@ class Opcode:
     scalar_destination: bool  # VOP3 with sdst in place of abs and op_sel
     unused: tuple[str, ...]  # fields that must be zero
     two_encodings: bool  # exists in a 32-bit encoding and as VOP3
+    modifiers: Mapping[str, int]  # neg, abs, op_sel, ...: which bits may be set
 
 
 def _slots(text: str) -> tuple[Slot, ...]:
@@ -61,13 +62,12 @@ def _rows(lines: Iterable[str]) -> list[dict[str, str]]:
     return list(csv.DictReader((line for line in lines if not line.startswith("#")), delimiter="\t"))
 
 
-def _load() -> Mapping[tuple[str, int], Opcode]:
-    text = files("sim.amd.rdna").joinpath("gfx1100.tsv").read_text(encoding="utf-8")
-    rows = _rows(text.splitlines())
-    long = {row["name"] for row in rows if row["format"] == "VOP3"}
+def opcodes_of(rows: Sequence[Mapping[str, str]]) -> list[Opcode]:
+    """The rows of a table, parsed."""
+    long = {row["name"]: row["modifiers"] for row in rows if row["format"] == "VOP3"}
     short = {row["name"] for row in rows if row["format"] in ("VOP1", "VOP2", "VOPC")}
-    return {
-        (row["format"], int(row["op"])): Opcode(
+    return [
+        Opcode(
             row["format"],
             int(row["op"]),
             row["name"],
@@ -75,10 +75,22 @@ def _load() -> Mapping[tuple[str, int], Opcode]:
             _slots(row["sources"]),
             "sdst:" in row["destinations"] and row["format"] == "VOP3",
             _unused(row),
-            row["name"] in long & short,
+            row["name"] in short and row["name"] in long,
+            _masks(row["modifiers"], long.get(row["name"], "")),
         )
         for row in rows
-    }
+    ]
+
+
+def _masks(own: str, long: str) -> Mapping[str, int]:
+    """A DPP word of a short encoding takes the modifiers of the long one."""
+    pairs = (entry.split(":") for entry in f"{long.replace('dpp:1', '')} {own}".split())
+    return {name: int(mask) for name, mask in pairs}
+
+
+def _load() -> Mapping[tuple[str, int], Opcode]:
+    text = files("sim.amd.rdna").joinpath("gfx1100.tsv").read_text(encoding="utf-8")
+    return {(opcode.format, opcode.op): opcode for opcode in opcodes_of(_rows(text.splitlines()))}
 
 
 OPCODES = _load()

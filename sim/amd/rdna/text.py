@@ -9,8 +9,9 @@ from collections.abc import Mapping
 
 from sim.amd.rdna import text_immediates
 from sim.amd.rdna.decode import NO_IMMEDIATE
-from sim.amd.rdna.instruction import INLINE_FLOATS, Instruction, Operand, inline_bits
+from sim.amd.rdna.instruction import Instruction, Operand
 from sim.amd.rdna.opcodes import OPCODES, TWO_ENCODINGS, Slot
+from sim.amd.rdna.text_constants import constant, inline
 
 _APERTURES = {
     235: "src_shared_base",
@@ -18,7 +19,6 @@ _APERTURES = {
     237: "src_private_base",
     238: "src_private_limit",
 }
-_INVERSE_TWO_PI = {16: "0.15915494", 32: "0.15915494", 64: "0.15915494309189532"}
 _OMOD = ("", " mul:2", " mul:4", " div:2")
 _SCALAR_GROUPS = {"vcc": ("vcc_lo", "vcc_hi", "vcc"), "exec": ("exec_lo", "exec_hi", "exec")}
 
@@ -44,28 +44,26 @@ def _slots(instruction: Instruction) -> tuple[list[Slot], list[Slot]]:
 def _listed(instruction: Instruction) -> list[str]:
     """Every operand, destinations first."""
     before, after = _slots(instruction)
-    written = [_operand(o, slot) for o, slot in zip(instruction.destinations, before, strict=True)]
-    read = [_operand(o, slot) for o, slot in zip(instruction.sources, after, strict=True)]
-    return written + read
+    operands = instruction.destinations + instruction.sources
+    return [
+        _operand(instruction.name, operand, slot)
+        for operand, slot in zip(operands, before + after, strict=True)
+    ]
 
 
 # Operands.
 
 
-def _operand(operand: Operand, slot: Slot) -> str:
+def _operand(name: str, operand: Operand, slot: Slot) -> str:
     if operand.kind == "null" and slot.field in ("saddr", "addr", "vaddr"):
         return "off"
-    bits = 16 if slot.kind in "hc" else 64 if slot.count == 2 and slot.kind in "as" else 32
-    name = _register(operand, slot) or _constant(operand, slot, bits)
+    text = _register(operand, slot) or constant(name, operand, slot)
     if operand.abs:
-        name = f"|{name}|"
+        text = f"|{text}|"
     if operand.neg:
-        return f"neg({name})" if _is_number(operand) and not operand.abs else f"-{name}"
-    return name
-
-
-def _is_number(operand: Operand) -> bool:
-    return operand.kind in ("int", "float", "literal")
+        plain = operand.kind in ("int", "float", "literal") and text[0] not in "|l"
+        return f"neg({text})" if plain else f"-{text}"
+    return text
 
 
 def _register(operand: Operand, slot: Slot) -> str:
@@ -86,31 +84,6 @@ def _register(operand: Operand, slot: Slot) -> str:
     return kind if kind in ("m0", "null") else ""
 
 
-def _constant(operand: Operand, slot: Slot, bits: int) -> str:
-    if slot.kind == "k":
-        return hex(operand.value)
-    if operand.kind == "int":
-        return str(operand.value)
-    if operand.kind == "float":
-        number = INLINE_FLOATS.get(operand.index)
-        return _INVERSE_TWO_PI[bits] if number is None else str(number)
-    return _literal(operand.value, bits)
-
-
-def _literal(value: int, bits: int) -> str:
-    """Hexadecimal; marked where the assembler would make an inline constant of it."""
-    used = value & 0xFFFF if bits == 16 else value
-    signed = used - (1 << bits if used >> min(bits, 32) - 1 else 0)
-    inline = -16 <= signed <= 64 or used in _INLINE_BITS[bits]
-    return f"lit({value:#x})" if inline else f"{used:#x}"
-
-
-_INLINE_BITS = {
-    bits: frozenset(inline_bits(Operand("float", code), bits) for code in range(240, 249))
-    for bits in (16, 32, 64)
-}
-
-
 # Formats.
 
 
@@ -126,9 +99,7 @@ def _sopp(instruction: Instruction) -> _Parts:
     name, value = instruction.name, instruction.fields["simm16"]
     if name in NO_IMMEDIATE or (name == "s_endpgm" and not value):
         return name, [], ""
-    if name in text_immediates.SOPP:
-        return name, [text_immediates.SOPP[name](value)], ""
-    return name, [str(value) if value <= 64 or "branch" in name else hex(value)], ""
+    return name, [text_immediates.SOPP.get(name, inline)(value)], ""
 
 
 def _sopk(instruction: Instruction) -> _Parts:
@@ -137,8 +108,7 @@ def _sopk(instruction: Instruction) -> _Parts:
     if name == "s_getreg_b32":
         return name, [*listed, text_immediates.hwreg(value)], ""
     if name == "s_setreg_imm32_b32":
-        literal = instruction.sources[0].value
-        return name, [text_immediates.hwreg(value), str(literal - (literal >> 31 << 32))], ""
+        return name, [text_immediates.hwreg(value), inline(instruction.sources[0].value)], ""
     if name == "s_setreg_b32":
         return name, [text_immediates.hwreg(value), *listed], ""
     if name.startswith(("s_call", "s_subvector")):
@@ -147,17 +117,19 @@ def _sopk(instruction: Instruction) -> _Parts:
 
 
 def _smem(instruction: Instruction) -> _Parts:
-    fields = instruction.fields
+    name, fields = instruction.name, instruction.fields
     flags = " glc" * fields["glc"] + " dlc" * fields["dlc"]
     if not instruction.sources:
-        return instruction.name, [], ""
+        return name, [], ""
     listed = _listed(instruction)
+    if name.startswith("s_atc_probe"):
+        listed = [inline(fields["sdata"]), *listed]
     offset = instruction.offset
     where = hex(offset)
     if instruction.sources[-1].kind != "null":
         where = listed[-1]
         flags = f" offset:{offset:#x}" * bool(offset) + flags
-    return instruction.name, [*listed[:-1], where], flags
+    return name, [*listed[:-1], where], flags
 
 
 def _vector(instruction: Instruction) -> _Parts:
@@ -190,18 +162,17 @@ def _vop3(instruction: Instruction) -> _Parts:
 
 
 def _op_sel(instruction: Instruction) -> str:
-    opcode = OPCODES[instruction.format, instruction.op]
-    if not instruction.op_sel or not any(
-        slot.kind in "hc" for slot in opcode.destinations + opcode.sources
-    ):
+    if not instruction.op_sel:
         return ""
     count = len(instruction.sources)
-    chosen = [instruction.op_sel >> i & 1 for i in (*range(count), 3)]
+    compares = instruction.name.startswith("v_cmpx")  # no destination to choose a half of
+    chosen = [instruction.op_sel >> i & 1 for i in (*range(count), *[3] * (not compares))]
     return f" op_sel:[{','.join(map(str, chosen))}]"
 
 
 def _vop3p(instruction: Instruction) -> _Parts:
     count = len(instruction.sources)
+    takes = OPCODES[instruction.format, instruction.op].modifiers
     modifiers = ""
     for label, value, usual in (
         ("op_sel", instruction.op_sel, 0),
@@ -210,6 +181,8 @@ def _vop3p(instruction: Instruction) -> _Parts:
         ("neg_hi", instruction.neg_hi, 0),
     ):
         bits = [value >> i & 1 for i in range(count)]
+        if label == "op_sel_hi" and "op_sel" not in takes:
+            continue
         if bits != [usual >> i & 1 for i in range(count)]:
             modifiers += f" {label}:[{','.join(map(str, bits))}]"
     modifiers += " clamp" * instruction.clamp

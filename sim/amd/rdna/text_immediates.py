@@ -200,20 +200,29 @@ def _dpp16(control: int) -> str:
     return f"{name}:{control & 15}"
 
 
+BRANCHES = (
+    "s_branch", "s_cbranch_scc0", "s_cbranch_scc1", "s_cbranch_vccz", "s_cbranch_vccnz",
+    "s_cbranch_execz", "s_cbranch_execnz", "s_cbranch_cdbgsys", "s_cbranch_cdbguser",
+    "s_cbranch_cdbgsys_or_user", "s_cbranch_cdbgsys_and_user",
+)  # fmt: skip
+
+
 def _hex(value: int) -> str:
     return hex(value)
 
 
-# SOPP: how each instruction prints its immediate; the others print it in decimal.
+# SOPP: how each instruction prints its immediate; the others as a 32-bit number.
 SOPP: Mapping[str, Callable[[int], str]] = {
     "s_set_inst_prefetch_distance": _hex,
     "s_clause": _hex,
     "s_wait_event": _hex,
     "s_round_mode": _hex,
     "s_ttracedata_imm": _hex,
+    "s_endpgm": str,
     "s_waitcnt": waitcnt,
     "s_waitcnt_depctr": depctr,
     "s_delay_alu": delay_alu,
     "s_sendmsg": sendmsg,
     "s_sendmsghalt": sendmsg,
+    **dict.fromkeys(BRANCHES, str),
 }
