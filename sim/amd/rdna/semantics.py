@@ -40,7 +40,7 @@ Function = Callable[..., Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Modules that register semantics when imported.
-CATEGORIES = ("sop1", "sop2", "sopc", "vop1", "vop2", "vopc")
+CATEGORIES = ("sop1", "sop2", "sopc", "vop1", "vop2", "vop3", "vopc")
 
 # Instructions that change nothing the simulator keeps: waits, hints, caches, messages.
 NO_EFFECT = frozenset({
