@@ -213,6 +213,11 @@ def bitcast(src: Node, dtype: DType) -> Node:
     return src if src.dtype is dtype else Node(Op.BITCAST, dtype, src.shape, (src,))
 
 
+def detach(src: Node) -> Node:
+    """The same value as a node of its own, at which gradients stop: a bitcast to its own type."""
+    return Node(Op.BITCAST, src.dtype, src.shape, (src,), "detach")
+
+
 def reshape(src: Node, shape: Shape) -> Node:
     """The same elements in another shape."""
     if prod(shape) != src.size:

@@ -1,0 +1,345 @@
+"""Tensor: a lazy array on a device.
+
+Nothing runs until a value is asked for. Construction, realisation, writing in
+place, data access and gradients are here; the operations are in the files of
+their kinds.
+"""
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+from typing import Any, Self
+
+from hcq import settings
+from jit import graph
+from jit.dtype import DType, dtypes, to_dtype
+from jit.graph import MOVEMENT, Node, walk
+from tensor import autograd, core
+from tensor.conversion import Conversion
+from tensor.creation import device_name, from_data
+from tensor.errors import TensorError
+from tensor.random import Random
+
+# Nodes whose contents were overwritten.
+_stale: "weakref.WeakSet[Node]" = weakref.WeakSet()
+
+
+class _TrainingMode(type):
+    """Tensor.training reads and sets the TRAINING setting of this process."""
+
+    @property
+    def training(cls) -> bool:
+        return bool(settings.get("TRAINING"))
+
+    @training.setter
+    def training(cls, value: bool) -> None:
+        import os
+
+        os.environ["TRAINING"] = str(int(value))
+
+
+class train(settings.Context):
+    """`with Tensor.train():` sets training mode for a block."""
+
+    def __init__(self, mode: bool = True) -> None:
+        super().__init__(TRAINING=int(mode))
+
+
+class Tensor(Random, Conversion, metaclass=_TrainingMode):
+    """Tensor(data, device=None, dtype=None, requires_grad=None).
+
+    data: a number, nested lists, bytes, a numpy array, a Tensor or None.
+    """
+
+    __slots__ = ()
+    train = train
+
+    def __init__(
+        self,
+        data: Any,
+        device: str | None = None,
+        dtype: DType | str | None = None,
+        requires_grad: bool | None = None,
+    ) -> None:
+        kind = None if dtype is None else to_dtype(dtype)
+        if isinstance(data, Tensor):
+            moved = data if device is None else data.to(device)
+            self.node = moved.node if kind is None else graph.cast(moved.node, kind)
+        elif isinstance(data, Node):
+            self.node = data
+        else:
+            self.node = from_data(data, kind, device_name(device))
+        self.grad = None
+        self.requires_grad = None
+        core.live.add(self)
+        if requires_grad is not None:
+            self.requires_grad_(requires_grad)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Whether backward() fills in this tensor's gradient."""
+        if requires_grad and not self.dtype.is_float:
+            raise TensorError(f"a {self.dtype.name} tensor has no gradient")
+        self.requires_grad = requires_grad
+        return self
+
+    def is_param_(self, is_param: bool = True) -> Self:
+        return self.requires_grad_(is_param)
+
+    # Realisation
+
+    def realize(self, *others: "Tensor") -> Self:
+        """Compute now. A mere view of storage stays a view of it."""
+        handles: list[Tensor] = [self, *others]
+        wanted = [t for t in handles if t.node.realized is None and not _is_view(t.node)]
+        if wanted:
+            assign_all([], also=[t.node for t in wanted])
+        return self
+
+    def contiguous(self) -> Self:
+        """The value in memory of its own once computed."""
+        return self.of(graph.contiguous(self.node))
+
+    def contiguous_backward(self) -> Self:
+        return self
+
+    def clone(self) -> Self:
+        """A copy that shares nothing."""
+        return self.contiguous()
+
+    def to(self, device: str | None) -> Self:
+        """The value on another device."""
+        moved = graph.copy(self.node, device_name(device))
+        return self if moved is self.node else self.of(moved, self.requires_grad)
+
+    def to_(self, device: str | None) -> Self:
+        return self.replace(self.to(device))
+
+    def replace(self, x: "Tensor") -> Self:
+        """Let this handle stand for the value of x."""
+        self.node = x.node
+        return self
+
+    # Writing in place
+
+    def assign(self, x: Any) -> Self:
+        """Overwrite the storage with x, broadcast and cast; every handle on it sees it."""
+        assign_all([(self, x)])
+        return self
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if self.node.realized is None and not _is_view(self.node):
+            self.realize()
+        target = self[key]
+        if _is_view(target.node) or target.node.realized is not None:
+            if not (isinstance(value, Tensor) and value.node is target.node):
+                assign_all([(target, value)])
+            return
+        self.assign(self._with_items(key, value))
+
+    def _with_items(self, key: Any, value: Any) -> "Tensor":
+        """This tensor with value at positions given by tensors."""
+        place = Tensor.arange(self.numel(), dtype=dtypes.int32, device=self.device)
+        places = place.reshape(self.shape)[key].flatten()
+        source = self.operand(value).cast(self.dtype).expand_to(self[key].shape).flatten()
+        return self.flatten().scatter(0, places, source).reshape(self.shape)
+
+    def __iadd__(self, x: Any) -> Self:
+        return self.assign(self.add(x))
+
+    def __isub__(self, x: Any) -> Self:
+        return self.assign(self.sub(x))
+
+    def __imul__(self, x: Any) -> Self:
+        return self.assign(self.mul(x))
+
+    def __itruediv__(self, x: Any) -> Self:
+        return self.assign(self.div(x))
+
+    # Data access
+
+    def data(self) -> memoryview:
+        """The elements as bytes in row-major order."""
+        x = self if self.node.realized is not None else self.of(graph.contiguous(self.node))
+        x.realize()
+        storage = x.node.realized
+        if storage is None or not self.numel():
+            return memoryview(bytearray())
+        return memoryview(storage.copy_out())
+
+    def numpy(self) -> Any:
+        """A writable numpy copy; bfloat16 comes as float32."""
+        import numpy
+
+        if self.dtype is dtypes.bfloat16:
+            return self.cast(dtypes.float32).numpy()
+        return numpy.frombuffer(self.data(), self.dtype.numpy).reshape(self.shape)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype)
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers."""
+        return self.numpy().tolist()
+
+    def item(self) -> Any:
+        """The one element as a Python number."""
+        if self.numel() != 1:
+            raise TensorError(
+                f"item() of {self.numel()} elements", facts={"shape": list(self.shape)}
+            )
+        return self.numpy().reshape(()).item()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __iter__(self) -> Iterator[Self]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"<Tensor {self.dtype.name}{list(self.shape)} on {self.device}>"
+
+    # Gradients
+
+    def gradient(self, *targets: "Tensor", gradient: "Tensor | None" = None) -> list["Tensor"]:
+        """d(self)/d(target) for each target; self has one element unless gradient is given."""
+        found = autograd.gradients(self.node, self._seed(gradient), [t.node for t in targets])
+        for target, grad in zip(targets, found, strict=True):
+            if grad is None:
+                raise TensorError(f"{self!r} does not depend on {target!r}")
+        return [Tensor(g) for g in found if g is not None]
+
+    def _seed(self, gradient: "Tensor | None") -> Node:
+        if not self.dtype.is_float:
+            raise TensorError(f"gradient of a {self.dtype.name} tensor: only floats have one")
+        if gradient is None and prod(self.shape) != 1:
+            raise TensorError(
+                f"gradient of shape {list(self.shape)}: reduce it to one element, "
+                "or give the gradient"
+            )
+        if gradient is None:
+            return self.constant(1.0).node
+        return gradient.cast(self.dtype).expand_to(self.shape).node
+
+    def backward(self, gradient: "Tensor | None" = None) -> Self:
+        """Add the gradient of self to `.grad` of every tensor that requires one."""
+        seed = self._seed(gradient)
+        below = autograd.below(self.node)
+        if any(n in _stale for n in below):
+            raise TensorError(
+                "a value this depends on was overwritten since",
+                hint="call backward() before assign() or the optimizer's step()",
+            )
+        ids = {id(n) for n in below}
+        targets = [t for t in list(core.live) if t.requires_grad and id(t.node) in ids]
+        found = autograd.gradients(self.node, seed, [t.node for t in targets])
+        for target, grad in zip(targets, found, strict=True):
+            if grad is not None:
+                part = Tensor(graph.cast(grad, target.dtype))
+                target.grad = part if target.grad is None else target.grad + part
+        return self
+
+
+def _is_view(node: Node) -> bool:
+    """Whether a node only rearranges storage; what it shows follows the storage."""
+    if node.op not in MOVEMENT:
+        return False
+    while node.realized is None and node.op in MOVEMENT:
+        node = node.src[0]
+    return node.realized is not None
+
+
+# Writes that go along with the next thing computed: (target, new value).
+_later: "list[tuple[Tensor, Tensor]]" = []
+
+
+def update_later(target: Tensor, change: Callable[[Tensor], Tensor]) -> None:
+    """Overwrite target with change(target) together with the next values computed.
+
+    For statistics that a layer keeps on the side: one schedule computes both.
+    """
+    if any(t.node is target.node for t, _ in _later):
+        assign_all([])
+    _later.append((target, change(target)))
+
+
+def assign_all(pairs: "Sequence[tuple[Tensor, Any]]", also: Sequence[Node] = ()) -> None:
+    """Overwrite several tensors at once; every new value is computed from the old contents.
+
+    Live tensors that still wait for old contents, and the nodes of `also`, are
+    computed in the same schedule.
+    """
+    pairs = [*_later, *pairs]
+    _later.clear()
+    _give_storage([target for target, _ in pairs])
+    values = [(target, _fitting(target, value)) for target, value in pairs]
+    writes = [(t.node, value) for t, value in values if value is not t.node and t.numel()]
+    roots = list({id(_storage(node)): _storage(node) for node, _ in writes}.values())
+    _run([*also, *_waiting(roots)], writes)
+    for root in roots:
+        _renew(root)
+
+
+def _run(nodes: Sequence[Node], writes: Sequence[tuple[Node, Node]]) -> None:
+    """Compute nodes and carry out writes; history that no gradient needs is forgotten."""
+    from jit.realize import realize
+
+    unique = list({id(n): n for n in nodes}.values())
+    realize(unique, writes)
+    wanted = {id(t.node) for t in list(core.live) if t.requires_grad}
+    for node in unique:
+        if not (wanted and autograd.depends(node, wanted)):
+            node.forget()
+
+
+def _fitting(target: Tensor, value: Any) -> Node:
+    source = target.operand(value).to(target.device)
+    return source.cast(target.dtype).expand_to(target.shape).node
+
+
+def _give_storage(targets: Sequence[Tensor]) -> None:
+    """Targets that are not in memory yet are computed; a constant gets memory of its own."""
+    bare = [t for t in targets if t.node.realized is None and not _is_view(t.node)]
+    for t in bare:
+        if t.node.op is graph.Op.CONST:
+            t.node = graph.contiguous(t.node)
+    if bare:
+        _run([t.node for t in bare], [])
+
+
+def _storage(node: Node) -> Node:
+    while node.realized is None:
+        node = node.src[0]
+    return node
+
+
+def _waiting(roots: Sequence[Node]) -> list[Node]:
+    """Nodes of live tensors that are not computed yet and read the storage of a root."""
+    if not roots:
+        return []
+    owners = {id(root.realized) for root in roots}
+    handles = [t.node for t in list(core.live) if t.node.realized is None]
+    reading: set[int] = set()
+    for node in walk(handles):
+        direct = node.realized is not None and id(node.realized) in owners
+        if direct or any(id(s) in reading for s in node.src if node.realized is None):
+            reading.add(id(node))
+    return [n for n in handles if id(n) in reading and not _is_view(n)]
+
+
+def _renew(root: Node) -> None:
+    """The storage has new contents: handles get a node without history, the old one is stale."""
+    storage = root.realized
+    if storage is None:
+        return
+    fresh = graph.buffer(storage, root.shape, root.dtype)
+    replaced = False
+    for t in list(core.live):
+        if t.node is root:
+            t.node = fresh
+            replaced = True
+    if replaced:
+        _stale.add(root)
