@@ -169,6 +169,19 @@ class SimFault(HcqError):
     """
 
 
+def missing_node(node: str, module: str, what: str) -> DeviceOpenError:
+    """The error for a machine without a device file; the one place with this hint."""
+    return DeviceOpenError(
+        f"no {what} here: {node} does not exist",
+        facts={"node": node, "module": module},
+        hint=(
+            f"check that the card is there (lspci) and the kernel module {module} is loaded "
+            f"(lsmod; modprobe {module}); in a container, pass {node} in; without such a GPU, "
+            "simulate one: python -m sim SCRIPT"
+        ),
+    )
+
+
 def nearest(word: str, known: Any) -> str:
     """`, did you mean 'x'?` or nothing."""
     from difflib import get_close_matches

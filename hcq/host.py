@@ -76,6 +76,10 @@ class Host(Protocol):
     def read(self, path: str) -> bytes: ...
     def list(self, path: str) -> list[str]: ...
     def exists(self, path: str) -> bool: ...
+
+    def group(self, path: str) -> str:
+        """The group a file belongs to: its name, its number where it has none."""
+
     def poll(self, fd: int, seconds: float) -> bool: ...
 
     def now(self) -> float:
@@ -246,6 +250,15 @@ class LinuxHost:
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
+
+    def group(self, path: str) -> str:
+        import grp
+
+        number = os.stat(path).st_gid
+        try:
+            return grp.getgrgid(number).gr_name
+        except KeyError:
+            return str(number)
 
     def poll(self, fd: int, seconds: float) -> bool:
         with suppress(InterruptedError):

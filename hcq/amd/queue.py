@@ -1,0 +1,205 @@
+"""The verbs as packets: compute queues (PM4) and copy queues (SDMA)."""
+
+from collections.abc import Sequence
+from typing import Self
+
+from hcq.amd import pm4, sdma
+from hcq.amd.arch import Arch
+from hcq.amd.defs import pm4 as pm4_defs
+from hcq.amd.defs import sdma as sdma_defs
+from hcq.amd.program import Program
+from hcq.errors import FieldError, LaunchError, QueueError, Unsupported
+from hcq.queue import Builder, Grid, Number, Word, high, low, word32
+from hcq.timeline import TIME_OFFSET
+
+MAX_COPY_PIECES = 4096
+WORD_MASK = 0xFFFF_FFFF
+COMPUTE, COPY = "compute", "copy"
+MAX_WRITE_WORDS = 0x3FFC
+
+
+class _Queue(Builder):
+    def __init__(self, arch: Arch, name: str = "") -> None:
+        super().__init__(name)
+        self.arch = arch
+
+    def _lacks(self, verb: str, other: str) -> Unsupported:
+        return Unsupported(
+            f"a {self.kind} queue has no {verb}",
+            facts={"queue": self.name, "verb": verb, "arch": self.arch.name},
+            hint=f"use a {other} queue",
+        )
+
+    def _words_fit(self, words: Sequence[int]) -> None:
+        if not 0 < len(words) <= MAX_WRITE_WORDS:
+            raise QueueError(
+                "write takes 1 to 16380 words", facts={"queue": self.name, "words": len(words)}
+            )
+        for word in words:
+            word32(word, "write")
+
+
+class ComputeQueue(_Queue):
+    """PM4 for a compute channel."""
+
+    kind = COMPUTE
+
+    def wait(self, address: Number, value: Number) -> Self:
+        """Go on once the cell at address is at least value (32 bits), then drop stale caches."""
+        function = pm4_defs.WAIT_GREATER_EQUAL
+        self._packet(*pm4.wait_memory(address, function, value, WORD_MASK))
+        return self._packet(*pm4.acquire(self.arch, **self.arch.acquire_all))
+
+    def signal(self, address: Number, value: Number) -> Self:
+        """Write time, then value (64 bits), once everything before is done and visible."""
+        word32(value, "signal value")
+        # The time goes first: who sees the value must find the time beside it.
+        self.timestamp(address + TIME_OFFSET)
+        return self._packet(*pm4.release(self.arch, address, value, pm4_defs.RELEASE_DATA_64))
+
+    def timestamp(self, address: Number) -> Self:
+        """Write the GPU clock once everything before has finished."""
+        return self._packet(
+            *pm4.release(
+                self.arch, address, 0, pm4_defs.RELEASE_DATA_GPU_CLOCK, flush=False
+            )
+        )
+
+    def barrier(self) -> Self:
+        """What follows sees what earlier launches of this queue wrote."""
+        self._packet(*pm4.partial_flush())
+        return self._packet(*pm4.acquire(self.arch, **self.arch.acquire))
+
+    def launch(
+        self, program: Program, arguments: Number, grid: Grid, block: Sequence[int]
+    ) -> Self:
+        """Run a program; LaunchError outside its or the chip's limits, nothing for a zero grid."""
+        program.check_launch(grid, block)
+        if 0 in grid:
+            return self
+        if isinstance(arguments, int) and program.kernarg_size and arguments % 16:
+            raise LaunchError(
+                f"kernel {program.name}: the argument block is not 16-byte aligned",
+                facts={"address": hex(arguments)},
+            )
+        template = program.launch_words(tuple(block))
+        words: list[Word] = list(template.words)
+        if template.arguments_at is not None:
+            words[template.arguments_at] = low(arguments)
+            words[template.arguments_at + 1] = high(arguments)
+        for axis in range(3):
+            words[template.grid_at + axis] = word32(grid[axis], f"grid[{axis}]")
+        self._packet(*words)
+        self.starts += [self.starts[-1] + at for at in template.starts]
+        self.kernels.append(program.name)
+        if isinstance(arguments, int):
+            self.blocks.append(arguments)
+        return self
+
+    def copy(self, destination: Number, source: Number, size: int) -> Self:
+        """Not on this kind."""
+        raise self._lacks("copy", COPY)
+
+    def fill(self, destination: Number, value: int, size: int) -> Self:
+        """Not on this kind."""
+        raise self._lacks("fill", COPY)
+
+    def write(self, address: Number, words: Sequence[int]) -> Self:
+        """Store 32-bit words."""
+        self._words_fit(words)
+        return self._packet(*pm4.write_data(address, words))
+
+    def poll(self, address: Number, value: int, mask: int = WORD_MASK) -> Self:
+        """Go on once the word at address, under mask, equals value."""
+        return self._packet(*pm4.wait_memory(address, pm4_defs.WAIT_EQUAL, value, mask))
+
+    def interrupt(self, slot: int, event: int) -> Self:
+        """Wake the host: write the event's slot, then interrupt with its id."""
+        data = pm4_defs.RELEASE_DATA_64
+        return self._packet(
+            *pm4.release(self.arch, slot, event, data, flush=False, event=event)
+        )
+
+    def acquire_code(self) -> Self:
+        """Drop cached instructions after code was uploaded."""
+        return self._packet(*pm4.acquire(self.arch, **self.arch.acquire_code))
+
+
+class CopyQueue(_Queue):
+    """SDMA for a copy channel. The engine runs its packets in order."""
+
+    kind = COPY
+
+    def wait(self, address: Number, value: Number) -> Self:
+        """Go on once the cell at address is at least value (32 bits), then drop stale caches."""
+        function = sdma_defs.POLL_GREATER_EQUAL
+        self._packet(*sdma.poll_memory(address, function, value, WORD_MASK))
+        return self._packet(*sdma.cache_request(gl2_inv=1, gl2_wb=1))
+
+    def signal(self, address: Number, value: Number) -> Self:
+        """Write time, then value (its low 32 bits; above that FieldError)."""
+        word32(value, "signal value")
+        self._packet(*sdma.cache_request(gl2_wb=1))
+        self.timestamp(address + TIME_OFFSET)
+        return self._packet(*sdma.fence(address, value))
+
+    def timestamp(self, address: Number) -> Self:
+        """Write the GPU clock once everything before has finished."""
+        return self._packet(*sdma.timestamp(address))
+
+    def barrier(self) -> Self:
+        """Nothing to do: packets of one copy queue run in order."""
+        return self
+
+    def launch(
+        self, program: Program, arguments: Number, grid: Grid, block: Sequence[int]
+    ) -> Self:
+        """Not on this kind."""
+        raise self._lacks("launch", COMPUTE)
+
+    def copy(self, destination: Number, source: Number, size: int) -> Self:
+        """Copy size bytes; overlapping int ranges behave like memmove."""
+        if size < 0:
+            raise FieldError(f"copy size {size} is negative")
+        step = self.arch.max_copy_bytes
+        overlap = 0
+        if isinstance(destination, int) and isinstance(source, int):
+            overlap = abs(destination - source)
+            step = min(step, overlap) if 0 < overlap < size else step
+        if overlap == 0 and destination == source:
+            return self
+        if size > step * MAX_COPY_PIECES:
+            raise QueueError(
+                "the copy needs too many packets",
+                facts={"queue": self.name, "size": size, "piece": step},
+                hint="copy through another buffer: device.copy() does",
+            )
+        pieces = range(0, size, step)
+        is_upward = isinstance(destination, int) and isinstance(source, int) and destination > source
+        # From the end when the destination lies above, so that no source byte is lost.
+        for at in reversed(pieces) if is_upward else pieces:
+            self._packet(*sdma.copy_linear(destination + at, source + at, min(step, size - at)))
+        return self
+
+    def fill(self, destination: Number, value: int, size: int) -> Self:
+        """Set size bytes to the byte value."""
+        if not 0 <= value < 256:
+            raise FieldError(f"fill value {value:#x} does not fit in 8 bits")
+        step = self.arch.max_copy_bytes
+        for at in range(0, size, step):
+            self._packet(*sdma.fill(destination + at, value, min(step, size - at)))
+        return self
+
+    def write(self, address: Number, words: Sequence[int]) -> Self:
+        """Store 32-bit words."""
+        self._words_fit(words)
+        return self._packet(*sdma.write_linear(address, words))
+
+    def poll(self, address: Number, value: int, mask: int = WORD_MASK) -> Self:
+        """Go on once the word at address, under mask, equals value."""
+        return self._packet(*sdma.poll_memory(address, sdma_defs.POLL_EQUAL, value, mask))
+
+    def interrupt(self, slot: int, event: int) -> Self:
+        """Wake the host: write the event's slot, then interrupt with its id."""
+        self._packet(*sdma.fence(slot, event))
+        return self._packet(*sdma.trap(event))

@@ -1,0 +1,235 @@
+"""What both vendors' queues can do, and the named values a recorded queue may hold.
+
+A `Slot` stands for a value that is known at submit; arithmetic on it makes a
+`Formula`. Builders put `Part`s of formulas into their words and note each as a
+`Patch`; the batch fills them in.
+"""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol, Self
+
+from hcq.bits import hi32, lo32
+from hcq.errors import FieldError, QueueError
+
+Grid = tuple["int | Slot | Formula", "int | Slot | Formula", "int | Slot | Formula"]
+
+
+class SlotKind(Enum):
+    """What a slot holds."""
+
+    ADDRESS = "buffer address"
+    VARIABLE = "variable"
+    TIMELINE = "timeline value"
+
+
+class _Arithmetic:
+    """`slot + 64`, `slot * 4`, `slot // 8`: steps of a formula, in the order written."""
+
+    def _step(self, operation: str, constant: int) -> "Formula":
+        raise NotImplementedError
+
+    def __add__(self, constant: int) -> "Formula":
+        return self._step("+", constant)
+
+    def __mul__(self, constant: int) -> "Formula":
+        return self._step("*", constant)
+
+    def __floordiv__(self, constant: int) -> "Formula":
+        return self._step("//", constant)
+
+
+@dataclass(frozen=True)
+class Slot(_Arithmetic):
+    """A named value a batch is given at submit, and the range it must lie in."""
+
+    name: str
+    kind: SlotKind = SlotKind.ADDRESS
+    bits: int = 64
+    low: int = 0
+    high: int | None = None
+
+    def check(self, value: int) -> None:
+        """FieldError for a value outside the slot's range."""
+        top = (1 << self.bits) - 1 if self.high is None else self.high
+        if not self.low <= value <= top:
+            raise FieldError(
+                f"slot {self.name}: {value} is outside its range",
+                facts={"slot": self.name, "kind": self.kind.value, "low": self.low, "high": top},
+            )
+
+    def _step(self, operation: str, constant: int) -> "Formula":
+        return Formula(self, ((operation, constant),))
+
+
+@dataclass(frozen=True)
+class Formula(_Arithmetic):
+    """A slot and the steps applied to it, each ("+", "*" or "//", constant)."""
+
+    slot: Slot
+    steps: tuple[tuple[str, int], ...] = ()
+
+    def of(self, value: int) -> int:
+        """The formula's value for a value of its slot."""
+        for operation, constant in self.steps:
+            if operation == "+":
+                value += constant
+            elif operation == "*":
+                value *= constant
+            else:
+                value //= constant
+        return value
+
+    def _step(self, operation: str, constant: int) -> "Formula":
+        return Formula(self.slot, (*self.steps, (operation, constant)))
+
+
+Number = int | Slot | Formula
+
+
+class Half(Enum):
+    """Which 32 bits of a formula's value go into a word."""
+
+    LOW = "low"
+    HIGH = "high"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A word that is half of a formula's value."""
+
+    formula: Formula
+    half: Half
+    bits: int = 64
+
+
+Word = int | Part
+
+
+def low(value: Number) -> Word:
+    """The low word of an int or formula."""
+    return lo32(value) if isinstance(value, int) else Part(formula(value), Half.LOW)
+
+
+def high(value: Number) -> Word:
+    """The high word of an int or formula."""
+    return hi32(value) if isinstance(value, int) else Part(formula(value), Half.HIGH)
+
+
+def word32(value: Number, name: str) -> Word:
+    """A value that must fit one word; FieldError when it does not."""
+    if not isinstance(value, int):
+        return Part(formula(value), Half.LOW, bits=32)
+    if not 0 <= value < 1 << 32:
+        raise FieldError(f"{name}: {value:#x} does not fit in 32 bits", facts={"field": name})
+    return value
+
+
+def formula(value: Slot | Formula) -> Formula:
+    """A slot alone is the formula without steps."""
+    return value if isinstance(value, Formula) else Formula(value)
+
+
+@dataclass(frozen=True)
+class Patch:
+    """One entry of a patch table: which bits of which word follow which formula.
+
+    `queue` names the words (a queue, or the batch's arguments), `word` is the index
+    of the 32-bit word; the half of the formula's value, shifted left by `shift`,
+    replaces the bits of `mask`. `bits` is the width the whole value must fit.
+    """
+
+    queue: str
+    word: int
+    formula: Formula
+    half: Half = Half.LOW
+    bits: int = 64
+    shift: int = 0
+    mask: int = 0xFFFF_FFFF
+
+    def apply(self, old: int, value: int) -> int:
+        """The word with the formula's value in place."""
+        if not 0 <= value < 1 << self.bits:
+            raise FieldError(
+                f"{self.queue} word {self.word}: {value:#x} does not fit in {self.bits} bits",
+                facts={"slot": self.formula.slot.name, "steps": self.formula.steps},
+            )
+        part = lo32(value) if self.half is Half.LOW else hi32(value)
+        return old & ~self.mask | (part << self.shift) & self.mask
+
+
+class Queue(Protocol):
+    """Commands in the order a channel will run them; every verb returns the queue.
+
+    Addresses are ints (or slots of a batch), sizes bytes. Nothing reaches the GPU
+    before submit. A verb the kind lacks raises Unsupported naming both.
+    """
+
+    kind: str
+    words: list[int]
+
+    def wait(self, address: Number, value: Number) -> Self:
+        """Go on once the cell at address holds at least value."""
+
+    def signal(self, address: Number, value: Number) -> Self:
+        """Write value, and the time beside it, once everything before has finished."""
+
+    def timestamp(self, address: Number) -> Self:
+        """Write the GPU clock (8 bytes) once everything before has finished."""
+
+    def barrier(self) -> Self:
+        """What follows sees what came before."""
+
+    def launch(self, program: Any, arguments: Number, grid: Grid, block: Sequence[int]) -> Self:
+        """Run a program over grid work-groups of block work-items."""
+
+    def copy(self, destination: Number, source: Number, size: int) -> Self: ...
+    def fill(self, destination: Number, value: int, size: int) -> Self: ...
+    def write(self, address: Number, words: Sequence[int]) -> Self: ...
+
+    def poll(self, address: Number, value: int, mask: int = 0xFFFF_FFFF) -> Self:
+        """Go on once the 32-bit word at address, under mask, equals value."""
+
+
+class Builder:
+    """Words, patches and who builds them; the base of both vendors' queues.
+
+    A queue under construction belongs to the thread that made it.
+    """
+
+    kind = ""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name or self.kind
+        self.words: list[int] = []
+        self.patches: list[Patch] = []
+        self.starts: list[int] = []  # index of each packet's first word
+        self.kernels: list[str] = []
+        self.blocks: list[int] = []  # argument blocks its launches read
+        self.bound: Any = None
+        self._thread = threading.get_ident()
+
+    def _packet(self, *words: Word) -> Self:
+        if threading.get_ident() != self._thread or self.bound is not None:
+            self._refuse()
+        at = len(self.words)
+        self.starts.append(at)
+        for index, word in enumerate(words):
+            if isinstance(word, Part):
+                self.patches.append(
+                    Patch(self.name, at + index, word.formula, word.half, word.bits)
+                )
+                self.words.append(0)
+            else:
+                self.words.append(word)
+        return self
+
+    def _refuse(self) -> None:
+        if self.bound is not None:
+            raise QueueError(f"queue {self.name} is bound: its words lie in device memory")
+        raise QueueError(
+            f"queue {self.name} belongs to the thread that made it",
+            facts={"made_by": self._thread, "used_by": threading.get_ident()},
+        )

@@ -1,0 +1,125 @@
+"""Signals: 16-byte cells in memory that host and GPUs see; and the timeline over them.
+
+A cell holds a 64-bit value and a 64-bit time. Engines compare 32 bits, so the
+timeline keeps payloads below 2**32: it turns to its other cell before they would wrap.
+"""
+
+from collections.abc import Callable
+
+from hcq.errors import QueueError
+from hcq.host import Region
+
+SIGNAL_SIZE = 16
+TIME_OFFSET = 8
+PAYLOAD_LIMIT = 1 << 32
+
+
+class Signal:
+    """One cell: `address` for the GPU, `value` and `time` for the host."""
+
+    def __init__(self, address: int, region: Region) -> None:
+        self.address = address
+        self._region = region
+        self.reset()
+
+    def reset(self, value: int = 0) -> None:
+        """Set the value and clear the time."""
+        self._region.write64(TIME_OFFSET, 0)
+        self._region.write64(0, value)
+
+    @property
+    def value(self) -> int:
+        """What was last signaled."""
+        return self._region.read64(0)
+
+    @property
+    def time(self) -> int:
+        """GPU clock ticks of the last signal."""
+        return self._region.read64(TIME_OFFSET)
+
+
+class SignalPool:
+    """Cells from pages that `grow` provides as (GPU address, host view); it never shrinks."""
+
+    def __init__(self, grow: Callable[[], tuple[int, Region]]) -> None:
+        self._grow = grow
+        self._free: list[tuple[int, Region]] = []
+        self._taken: dict[int, Region] = {}
+
+    def take(self) -> Signal:
+        """A cell that reads zero."""
+        if not self._free:
+            address, page = self._grow()
+            self._free = [
+                (address + at, page.window(at, SIGNAL_SIZE))
+                for at in reversed(range(0, page.size, SIGNAL_SIZE))
+            ]
+        address, region = self._free.pop()
+        self._taken[address] = region
+        return Signal(address, region)
+
+    def give(self, signal: Signal) -> None:
+        """Take a cell back; it is reset before anyone gets it again."""
+        region = self._taken.pop(signal.address, None)
+        if region is None:
+            raise QueueError(f"signal {signal.address:#x} was already given back")
+        self._free.append((signal.address, region))
+
+
+class Timeline:
+    """The counter that orders a device's work: each submission waits v - 1 and signals v.
+
+    Values only grow and may pass 2**64. What lies in memory is the payload, the
+    value modulo 2**32; payload 0 is never signaled. `turn()` moves to the second
+    cell, and may only be called once everything submitted has finished.
+    """
+
+    def __init__(self, first: Signal, second: Signal, start: int = 0) -> None:
+        self._cells = [first, second]
+        self.submitted = start
+        self._drained = start
+        self.cell.reset(self.payload(start))
+
+    @property
+    def cell(self) -> Signal:
+        """The cell in use."""
+        return self._cells[0]
+
+    @staticmethod
+    def payload(value: int) -> int:
+        """What the cell holds for a value."""
+        return value % PAYLOAD_LIMIT
+
+    @property
+    def must_turn(self) -> bool:
+        """The next payload would be 0."""
+        return self.payload(self.submitted + 1) == 0
+
+    @property
+    def reached(self) -> int:
+        """The last value that has passed."""
+        epoch = self.submitted - self.payload(self.submitted)
+        return max(self._drained, epoch + self.cell.value)
+
+    def turn(self) -> None:
+        """Go on in the other cell, past the payload that wraps."""
+        self.submitted += 1
+        self._drained = self.submitted
+        self._cells.reverse()
+        self.cell.reset()
+
+    def advance(self) -> int:
+        """Take the next value."""
+        if self.must_turn:
+            raise QueueError("the timeline must be drained and turned first")
+        self.submitted += 1
+        return self.submitted
+
+    def is_done(self, value: int) -> bool:
+        """Whether everything up to a value has finished."""
+        return value <= self._drained or self.reached >= value
+
+    def close(self, pool: SignalPool) -> None:
+        """Give the cells back."""
+        for cell in self._cells:
+            pool.give(cell)
