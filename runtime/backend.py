@@ -20,6 +20,19 @@ class CodeArgument:
 
 
 @dataclass(frozen=True)
+class LaunchSize:
+    """A launch size that depends on a variable: ceil(value * multiply / divide)."""
+
+    variable: str
+    multiply: int = 1
+    divide: int = 1
+
+    def at(self, value: int) -> int:
+        """The size for a value of the variable."""
+        return -(-value * self.multiply // self.divide)
+
+
+@dataclass(frozen=True)
 class Code:
     """Machine code of one kernel, and what launching it needs.
 
@@ -39,6 +52,8 @@ class Code:
     local_bytes: int = 0
     key: str = ""  # of the kernel it was made from
     facts: dict[str, Any] = field(default_factory=dict, compare=False)
+    # Where launch sizes depend on variables: stands for grid, whose numbers are then the largest.
+    sizes: tuple[int | LaunchSize, int | LaunchSize, int | LaunchSize] | None = None
 
 
 class Kernel(Protocol):
@@ -76,6 +91,13 @@ class Loaded(Protocol):
     name: str
 
 
+# Operations that a backend may lack; OpenedDevice.hook() refuses them by name.
+HOOKS = (
+    *("copy_in", "copy_out", "host_view", "transfer", "map", "offset"),
+    *("launch_timed", "launch_batch", "encode", "decode"),
+)
+
+
 class Backend(Protocol):
     """One opened device.
 
@@ -101,9 +123,19 @@ class Backend(Protocol):
 
     def load(self, code: Code) -> Loaded: ...
     def launch(
-        self, program: Loaded, buffers: Sequence[tuple[Memory, int]], scalars: Sequence[int]
+        self,
+        program: Any,
+        buffers: Sequence[tuple[Memory, int]],
+        scalars: Sequence[int],
+        grid: tuple[int, int, int] | None = None,
     ) -> None:
-        """Run with (memory, byte offset) per buffer argument, in the Code's order."""
+        """Run with (memory, byte offset) per buffer argument, in the Code's order.
+
+        `program` is what load() returned; grid: in place of the Code's.
+        """
+
+    # launch_timed(program, buffers, scalars, grid, limit_ms) -> device seconds, where there is
+    # a clock; launch_batch(launches) runs a list of (program, buffers, scalars, grid) in one call.
 
     def synchronize(self, timeout: float | None = None) -> None: ...
     def health(self) -> str: ...

@@ -1,0 +1,283 @@
+"""The registry: names to opened devices. Loads a backend when its device is first used.
+
+`Device["AMD"]`, `Device["amd:0"]` are one object for the life of the process. The
+only place that imports by name. A device that is named is never replaced by
+another; only when DEVICE is unset, the first of the default order that opens is
+`Device.DEFAULT`.
+"""
+
+import atexit
+import importlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from hcq.errors import (
+    ConfigError,
+    DeviceError,
+    DeviceNotFound,
+    DeviceOpenError,
+    HcqError,
+    Unsupported,
+    nearest,
+)
+from hcq.settings import get
+from runtime.backend import Backend
+from runtime.log import LOGGER, say
+from runtime.opened import OpenedDevice
+from runtime.target import Target, parse_target, parse_targets
+
+EXIT_SECONDS = 3.0  # all devices together, at process end
+
+
+@dataclass(frozen=True)
+class Way:
+    """One interface to a kind of device: a module with open_backend(index) and count().
+
+    adapter: a module whose open_backend(module, index) makes a backend of what
+    `module` opens; raw queue drivers know nothing of backends.
+    """
+
+    interface: str
+    module: str
+    adapter: str = ""
+
+    def load(self) -> tuple[Callable[[int], Backend], Callable[[], int]]:
+        """(open, count) of the module, imported now."""
+        module = importlib.import_module(self.module)
+        if not self.adapter:
+            return module.open_backend, module.count
+        adapter = importlib.import_module(self.adapter)
+        return partial(adapter.open_backend, module), module.count
+
+
+# In the default order: what DEVICE unset tries.
+KINDS: Mapping[str, tuple[Way, ...]] = {
+    "AMD": (Way("KFD", "hcq.amd", "runtime.hcq_backend"),),
+    "CPU": (Way("", "runtime.fallback.cpu"),),
+}
+RESERVED_WAYS = ("PCI", "USB", "REMOTE")
+RESERVED_NAMES = (
+    *("NV", "CUDA", "HIP", "QCOM", "CL", "METAL", "WEBGPU"),
+    *("DSP", "PYTHON", "NULL", "DISK", "NPY"),
+)
+
+
+class Registry:
+    """Opened devices by name. `kinds`: what can be opened, in the default order."""
+
+    def __init__(self, kinds: Mapping[str, tuple[Way, ...]] = KINDS) -> None:
+        self._kinds = kinds
+        self._opened: dict[str, OpenedDevice] = {}  # by canonical name, in order of opening
+        self._known: dict[str, OpenedDevice] = {}  # by every spelling used so far
+        self._names: dict[str, str] = {}
+        self._default: str | None = None
+        self._lock = threading.RLock()
+        self._has_exit = False
+
+    def __getitem__(self, name: str) -> OpenedDevice:
+        """The device, opened at first use. DeviceNotFound, DeviceOpenError, ConfigError."""
+        found = self._known.get(name)
+        if found is not None:
+            return found
+        target = self._target(name)
+        with self._lock:
+            found = self._opened.get(target.device)
+            if found is None:
+                found = self._opened[target.device] = self._open(target)
+            self._known[name] = found
+        return found
+
+    @property
+    def DEFAULT(self) -> str:
+        """The device used where none is named: DEVICE's first, else the first that opens."""
+        text = get("DEVICE")
+        if text:
+            target = self._check(parse_targets(text)[0])
+            return target.device
+        if self._default is None:
+            with self._lock:
+                self._default = self._probe()
+        return self._default
+
+    def canonicalize(self, name: str | None) -> str:
+        """ "AMD" for "amd" and "AMD:0"; the default for None. Opens nothing but to find that."""
+        if name is None:
+            return self.DEFAULT
+        found = self._names.get(name)
+        if found is None:
+            found = self._names[name] = self._target(name).device
+        return found
+
+    def opened(self) -> list[OpenedDevice]:
+        """What is open, in the order of opening."""
+        return list(self._opened.values())
+
+    def close_all(self, seconds: float = EXIT_SECONDS) -> None:
+        """Drain and close every device, last opened first, within about `seconds`.
+
+        Failed ones are not waited for; errors are logged. Buffers on them are over.
+        """
+        limit = time.monotonic() + seconds
+        with self._lock:
+            devices = list(self._opened.values())
+            self._opened.clear()
+            self._known.clear()
+            self._default = None
+        for device in reversed(devices):
+            _close(device, max(limit - time.monotonic(), 0.05))
+
+    def ban_all(self, reason: str) -> None:
+        """Every device that is open becomes unusable here, and is not torn down."""
+        self._lock = threading.RLock()  # the old one may be held by a thread that is not here
+        for device in self._opened.values():
+            device.ban(reason)
+
+    def _target(self, name: str) -> Target:
+        target = parse_target(name)
+        if target.renderer or target.interface:
+            raise ConfigError(
+                f"{name!r} names an interface or renderer; those belong in DEVICE",
+                facts={"device": name, "accepted": "NAME or NAME:index"},
+                hint=f"DEVICE={name}",
+            )
+        return self._check(target)
+
+    def _check(self, target: Target) -> Target:
+        if target.name in self._kinds:
+            return target
+        known = ", ".join(self._kinds)
+        if target.name in RESERVED_NAMES:
+            raise Unsupported(
+                f"device {target.name!r} is not supported yet",
+                device=target.name,
+                facts={"known": known},
+                hint=f"DEVICE={next(iter(self._kinds))}",
+            )
+        near = nearest(target.name, [*self._kinds, *RESERVED_NAMES])
+        raise DeviceNotFound(
+            f"no device {target.name!r}{near}",
+            device=target.name,
+            facts={"known": known},
+            hint=f"DEVICE={next(iter(self._kinds))}",
+        )
+
+    def _open(self, target: Target) -> OpenedDevice:
+        setting = self._setting(target)
+        ways = _chosen(target.name, self._kinds[target.name], setting.interface)
+        problems: list[tuple[Way, DeviceError]] = []
+        for way in ways:
+            try:
+                device = self._open_way(way, setting)
+            except DeviceNotFound:
+                raise
+            except DeviceError as error:
+                problems.append((way, error))
+                continue
+            say(1, f"opened device {device.name} {device.arch} {device.target}")
+            return device
+        if len(problems) == 1:
+            raise problems[0][1]
+        raise _all_failed(target, problems)
+
+    def _open_way(self, way: Way, target: Target) -> OpenedDevice:
+        open_backend, count = way.load()
+        available = count()
+        if target.index >= available:
+            raise DeviceNotFound(
+                f"no device {target.device!r}: there {_are(available, target.name)}",
+                device=target.device,
+                facts={"index": target.index, "count": available},
+                hint=f"indexes count from 0; DEVICE={target.name} is the first",
+            )
+        device = OpenedDevice(open_backend(target.index), target, count)
+        if not self._has_exit:
+            self._has_exit = True
+            atexit.register(self._at_exit, os.getpid())
+            os.register_at_fork(after_in_child=self._after_fork)
+        return device
+
+    def _setting(self, target: Target) -> Target:
+        """What DEVICE says about this device: interface and renderer."""
+        text = get("DEVICE")
+        for said in parse_targets(text) if text else ():
+            if said.name == target.name and said.index == target.index:
+                return said
+        return target
+
+    def _probe(self) -> str:
+        reasons = []
+        for name in self._kinds:
+            try:
+                self[name]
+            except DeviceError as error:
+                reasons.append(f"{name}: {str(error).splitlines()[0]}")
+                say(1, f"default device: passed over {reasons[-1]}")
+            else:
+                return name
+        raise DeviceNotFound("\n".join(["no device opens", *dict.fromkeys(reasons)]))
+
+    def _after_fork(self) -> None:
+        self.ban_all("it was opened before fork")
+
+    def _at_exit(self, process: int) -> None:
+        if os.getpid() == process:
+            self.close_all()
+
+
+def _chosen(name: str, ways: tuple[Way, ...], interface: str) -> Iterable[Way]:
+    """The ways to try: all in order, or the one that DEVICE names."""
+    if not interface:
+        return ways
+    if interface in RESERVED_WAYS:
+        raise Unsupported(
+            f"{interface}+{name}: only the kernel driver's path is supported",
+            device=name,
+            facts={"setting": "DEVICE", "interface": interface},
+            hint=f"DEVICE={name}",
+        )
+    known = [way.interface for way in ways if way.interface]
+    chosen = [way for way in ways if way.interface == interface]
+    if not chosen:
+        raise ConfigError(
+            f"{name} has no interface {interface!r}{nearest(interface, known)}",
+            device=name,
+            facts={
+                "setting": "DEVICE",
+                "value": f"{interface}+{name}",
+                "accepted": ", ".join(known) or "none",
+            },
+        )
+    return chosen
+
+
+def _all_failed(target: Target, problems: list[tuple[Way, DeviceError]]) -> DeviceOpenError:
+    lines = [f"{way.interface}: {str(error).splitlines()[0]}" for way, error in problems]
+    hints = dict.fromkeys(error.hint for _, error in problems if error.hint)
+    return DeviceOpenError(
+        "\n".join([f"{target.device} does not open by any way", *dict.fromkeys(lines)]),
+        device=target.device,
+        hint="; ".join(hints) or None,
+    )
+
+
+def _are(count: int, name: str) -> str:
+    return f"is 1 {name} device" if count == 1 else f"are {count} {name} devices"
+
+
+def _close(device: OpenedDevice, seconds: float) -> None:
+    try:
+        if device.health() == "ok":
+            device.synchronize(timeout=seconds)
+    except HcqError as error:
+        LOGGER.warning("%s did not finish before it was closed: %s", device.name, error)
+    try:
+        device.close()
+    except (HcqError, OSError) as error:
+        LOGGER.warning("%s did not close: %s", device.name, error)
+
+
+Device = Registry()
