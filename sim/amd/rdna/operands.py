@@ -272,7 +272,9 @@ def _vector_argument(
     if isinstance(token, Type):
         return read_value(registers, operand, token)
     if isinstance(token, int):
-        return tuple(read_word(registers, operand, part) for part in range(token))
+        # A constant stands for every element.
+        step = 1 if operand.kind == "vgpr" else 0
+        return tuple(read_word(registers, operand, step * part) for part in range(token))
     if token == "mask":
         return read_mask(registers, operand)
     if token == "mix":

@@ -40,7 +40,10 @@ Function = Callable[..., Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Modules that register semantics when imported.
-CATEGORIES = ("sop1", "sop2", "sopc", "vop1", "vop2", "vop3", "vopc")
+CATEGORIES = (
+    "sop1", "sop2", "sopc", "vop1", "vop2", "vop3", "vopc", "convert", "transcendental", "divide",
+    "lanes", "byte_ops", "half", "vop3p", "matrix",
+)  # fmt: skip
 
 # Instructions that change nothing the simulator keeps: waits, hints, caches, messages.
 NO_EFFECT = frozenset({
