@@ -1,0 +1,131 @@
+"""Atomics: one function per operation, lane after lane, with the host's own atomics.
+
+The host and the other thread must see each step whole, so a lane's update is a
+host atomic: an instruction where there is one, else compare-and-exchange around
+the operation's meaning from memory_ops.
+"""
+
+from __future__ import annotations
+
+from sim.amd.rdna.memory_ops import MemoryOp
+from sim.isa import state
+from sim.isa.emitter import Emitter
+from sim.isa.llvm_value import LlvmValue
+from sim.isa.native import FUNCTION_AT
+from sim.isa.value import Value
+
+# Kinds that LLVM has as one instruction on integers.
+DIRECT = frozenset({"xchg", "add", "sub", "and", "or", "xor", "min", "max", "umin", "umax"})
+
+
+def atomic_function(
+    operation: MemoryOp, width: int, second: bool, declarations: set[str]
+) -> tuple[str, str]:
+    """(name, text) of `void f(thread, lanes, data, second data, result or null, pc)`.
+
+    Lane addresses lie in the thread record. Data and result are registers' homes.
+    """
+    name = f"atomic_{operation.name}"
+    mask, bits, size = f"i{width}", operation.bits, operation.bits // 8
+    emitter = Emitter(width, "a")
+    update = _direct if operation.kind in DIRECT else _exchange
+    body = update(emitter, operation, second)
+    declarations |= emitter.declarations
+    declarations.add(f"declare {mask} @llvm.cttz.{mask}({mask}, i1)")
+    text = f"""
+define internal void @{name}(ptr %t, {mask} %mask, ptr %data, ptr %second, ptr %result, i32 %pc) #0 {{
+entry:
+  %none = icmp eq {mask} %mask, 0
+  %keep = icmp ne ptr %result, null
+  %ap = getelementptr i8, ptr %t, i64 {state.ADDRESSES}
+  %cp = getelementptr i8, ptr %t, i64 {FUNCTION_AT["CHECK"]}
+  %check = load ptr, ptr %cp
+  br i1 %none, label %done, label %lane
+done:
+  ret void
+lane:
+  %todo = phi {mask} [ %mask, %entry ], [ %rest, %next ]
+  %which = call {mask} @llvm.cttz.{mask}({mask} %todo, i1 true)
+  %at = {"zext i32 %which to i64" if width == 32 else "or i64 %which, 0"}
+  %lower = sub {mask} %todo, 1
+  %rest = and {mask} %todo, %lower
+  %lap = getelementptr i64, ptr %ap, i64 %at
+  %la = load i64, ptr %lap
+  %lend = add i64 %la, {size}
+  %p = inttoptr i64 %la to ptr
+  %ok = call i1 %check(ptr %t, i64 %la, i64 %lend, i64 {state.READ | state.WRITE}, i32 %pc)
+  br i1 %ok, label %access, label %next
+access:
+{_lane_value("d", "%data", bits, width)}
+{_lane_value("e", "%second", bits, width) if second else ""}
+  br label %work
+work:
+{body}
+made:
+  br i1 %keep, label %put, label %next
+put:
+{_put_lane("%before", bits, width)}
+  br label %next
+next:
+  %over = icmp eq {mask} %rest, 0
+  br i1 %over, label %done, label %lane
+}}
+"""
+    return name, text
+
+
+def _direct(_: Emitter, operation: MemoryOp, __: bool) -> str:
+    return f"""  %before = atomicrmw {operation.kind} ptr %p, i{operation.bits} %d seq_cst
+  br label %made"""
+
+
+def _exchange(emitter: Emitter, operation: MemoryOp, second: bool) -> str:
+    """Compare-and-exchange around the operation's own meaning."""
+    kind = f"i{operation.bits}"
+    raw = operation.type.unsigned
+
+    def typed(name: str) -> Value:
+        return LlvmValue(emitter, raw, name, False).bits(operation.type)
+
+    assert operation.operation is not None
+    made = operation.operation(typed("%before"), typed("%d"), typed("%e") if second else None)
+    new = made.bits(raw)
+    assert isinstance(new, LlvmValue)
+    lines = "\n".join(emitter.lines)
+    return f"""  %seen = load atomic {kind}, ptr %p monotonic, align {operation.bits // 8}
+  br label %try
+try:
+  %before = phi {kind} [ %seen, %work ], [ %found, %try ]
+{lines}
+  %swap = cmpxchg ptr %p, {kind} %before, {kind} {new.text} seq_cst monotonic
+  %found = extractvalue {{ {kind}, i1 }} %swap, 0
+  %won = extractvalue {{ {kind}, i1 }} %swap, 1
+  br i1 %won, label %made, label %try"""
+
+
+def _lane_value(name: str, register: str, bits: int, width: int) -> str:
+    """%name: this lane's data, from one register or a pair."""
+    low = f"""  %{name}p = getelementptr i32, ptr {register}, i64 %at
+  %{name}{"" if bits == 32 else "lo"} = load i32, ptr %{name}p"""
+    if bits == 32:
+        return low
+    return f"""{low}
+  %{name}hp = getelementptr i8, ptr %{name}p, i64 {4 * width}
+  %{name}hi = load i32, ptr %{name}hp
+  %{name}l = zext i32 %{name}lo to i64
+  %{name}h = zext i32 %{name}hi to i64
+  %{name}s = shl i64 %{name}h, 32
+  %{name} = or i64 %{name}l, %{name}s"""
+
+
+def _put_lane(value: str, bits: int, width: int) -> str:
+    place = "  %rp = getelementptr i32, ptr %result, i64 %at\n"
+    if bits == 32:
+        return f"{place}  store i32 {value}, ptr %rp"
+    return f"""{place}  %vl = trunc i64 {value} to i32
+  store i32 %vl, ptr %rp
+  %vs = lshr i64 {value}, 32
+  %vh = trunc i64 %vs to i32
+  %rhp = getelementptr i8, ptr %rp, i64 {4 * width}
+  store i32 %vh, ptr %rhp"""
+

@@ -1,0 +1,195 @@
+"""The register files as translated code keeps them: values within a block, memory between.
+
+Every register has a home in the wave record. Inside a block its latest value is
+kept as an LLVM value; a store to its home is written only if somebody reads it
+there: a library call, a later block that needs it. Which stores those are is
+known when all blocks are written, so a definition leaves a *pending store* and
+`settle` turns it into text or drops it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sim.amd.rdna.cfg import EXEC, M0, TTMP, VCC
+from sim.isa import state
+from sim.isa.emitter import Emitter
+from sim.isa.llvm_value import LlvmValue
+from sim.isa.value import BOOL, U32, U64, Type, Value
+
+SCC = 128  # register keys: 0..127 scalars by operand code, then SCC, VGPR n at 256 + n
+FIRST_VGPR = 256
+SCALAR_KINDS = {"sgpr": 0, "vcc": VCC, "ttmp": TTMP, "exec": EXEC, "m0": M0}
+ALL_ONES = "4294967295"
+
+
+@dataclass
+class PendingStore:
+    """A store to a register's home, to become line `line` of the function if needed."""
+
+    line: int
+    text: str
+    needed: bool = False
+
+
+class EmitRegisters:
+    """Registers of one block while it is translated. Satisfies operands.Registers."""
+
+    def __init__(self, emitter: Emitter, full: Iterable[int]) -> None:
+        self.emitter = emitter
+        self.width = emitter.width
+        self.full = set(full)  # scalar registers that hold all ones
+        self.uses: set[int] = set()  # read from their home before the block writes them
+        self.writes: set[int] = set()
+        self._values: dict[int, str] = {}
+        self._last: dict[int, PendingStore | None] = {}
+        self._stores: list[PendingStore] = []
+        self._mask = U32 if self.width == 32 else U64
+
+    # --- the protocol
+
+    @property
+    def scc(self) -> LlvmValue:
+        """Uniform BOOL."""
+        word = self._value(U32, self._scalar(SCC), lanes=False)
+        return self._value(BOOL, self.emitter.pure(f"icmp ne i32 {word.text}, 0"), lanes=False)
+
+    def set_scc(self, value: Value) -> None:
+        """Replace SCC."""
+        self._define(SCC, _text(value.to(U32)), "i32")
+
+    def exec_mask(self) -> LlvmValue:
+        """EXEC as BOOL lanes; the uniform `true` while every lane is known to be active."""
+        if self.is_full:
+            return self._value(BOOL, "true", lanes=False)
+        return self._value(self._mask, self.exec_bits(), lanes=False).unballot()
+
+    def read(self, kind: str, index: int) -> LlvmValue:
+        """One dword register."""
+        if kind == "vgpr":
+            return self._value(U32, self._vector(index), lanes=True)
+        return self._value(U32, self._scalar(SCALAR_KINDS[kind] + index % 128), lanes=False)
+
+    def write(self, kind: str, index: int, value: Value, mask: Value | None) -> None:
+        """Write one dword; lanes outside mask keep the old value."""
+        if kind != "vgpr":
+            self._define(SCALAR_KINDS[kind] + index, _text(value), "i32")
+            return
+        new = value
+        if mask is not None and _text(mask) not in ("true", "splat (i1 true)"):
+            new = mask.select(value, self.read("vgpr", index))
+        if isinstance(new, LlvmValue):
+            new = new.spread()
+        self._define(FIRST_VGPR + index, _text(new), f"<{self.width} x i32>")
+
+    def constant(self, target: Type, number: float) -> LlvmValue:
+        """A uniform value."""
+        return self._value(U32, "0", lanes=False).constant(target, number)
+
+    # --- what the translator needs beside it
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every lane is known to be active."""
+        return EXEC in self.full and (self.width == 32 or EXEC + 1 in self.full)
+
+    def exec_bits(self) -> str:
+        """EXEC as an integer as wide as the wave."""
+        if self.is_full:
+            return "-1"
+        low = self._scalar(EXEC)
+        if self.width == 32:
+            return low
+        return self.pair(low, self._scalar(EXEC + 1))
+
+    def pair(self, low: str, high: str) -> str:
+        """Two i32 as one i64."""
+        emitter = self.emitter
+        wide = emitter.pure(f"zext i32 {low} to i64")
+        top = emitter.pure(f"zext i32 {high} to i64")
+        shifted = emitter.pure(f"shl i64 {top}, 32")
+        return emitter.pure(f"or i64 {wide}, {shifted}")
+
+    def home(self, key: int) -> str:
+        """A pointer to where a register lives."""
+        return self.emitter.pure(f"getelementptr i8, ptr %w, i64 {home_offset(key, self.width)}")
+
+    def expose(self, keys: Iterable[int]) -> None:
+        """A call reads these homes: what was written before must be there."""
+        for key in keys:
+            pending = self._last.get(key)
+            if pending is not None:
+                pending.needed = True
+            elif key not in self.writes:
+                self.uses.add(key)
+
+    def overwrite(self, keys: Iterable[int], *, whole: bool) -> None:
+        """A call writes these homes; not `whole`: some lanes keep what was there."""
+        keys = list(keys)
+        if not whole:
+            self.expose(keys)
+        for key in keys:
+            self._values.pop(key, None)
+            self._last[key] = None
+            self.writes.add(key)
+
+    def forget_vectors(self) -> None:
+        """Across a call vectors are kept in their homes only: no host register survives it."""
+        for key in [key for key in self._values if key >= FIRST_VGPR]:
+            del self._values[key]
+
+    def settle(self, live: set[int]) -> list[PendingStore]:
+        """At the block's end: pending stores that are needed, given what lives on."""
+        for key, pending in self._last.items():
+            if pending is not None and key in live:
+                pending.needed = True
+        return [pending for pending in self._stores if pending.needed]
+
+    # --- private
+
+    def _value(self, kind: Type, text: str, *, lanes: bool) -> LlvmValue:
+        return LlvmValue(self.emitter, kind, text, lanes)
+
+    def _scalar(self, key: int) -> str:
+        if key in self.full:
+            return ALL_ONES
+        return self._fetch(key, "i32", 4)
+
+    def _vector(self, index: int) -> str:
+        return self._fetch(FIRST_VGPR + index, f"<{self.width} x i32>", 64)
+
+    def _fetch(self, key: int, kind: str, align: int) -> str:
+        text = self._values.get(key)
+        if text is None:
+            self.expose([key])
+            pointer = self.home(key)
+            text = self.emitter.effect(f"load {kind}, ptr {pointer}, align {align}")
+            self._values[key] = text
+        return text
+
+    def _define(self, key: int, text: str, kind: str) -> None:
+        pointer = self.home(key)
+        align = 64 if key >= FIRST_VGPR else 4
+        lines = self.emitter.lines
+        pending = PendingStore(len(lines), f"  store {kind} {text}, ptr {pointer}, align {align}")
+        lines.append("")  # its place
+        self._values[key] = text
+        self._last[key] = pending
+        self._stores.append(pending)
+        self.writes.add(key)
+
+
+def home_offset(key: int, width: int) -> int:
+    """Where in the wave record a register lives."""
+    if key == SCC:
+        return state.SCC
+    if key >= FIRST_VGPR:
+        return state.VECTORS + 4 * width * (key - FIRST_VGPR)
+    return state.SCALARS + 4 * key
+
+
+def _text(value: Value) -> str:
+    if not isinstance(value, LlvmValue):
+        raise TypeError("values of two engines are mixed")
+    return value.text

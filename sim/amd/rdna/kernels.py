@@ -1,0 +1,126 @@
+"""Translated kernels, found by the address of their code and checked against its bytes.
+
+Every dispatch compares the code in memory with the code that was translated, so
+a program that changes its kernels gets what it wrote.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hcq.errors import SimFault
+from sim.amd.rdna.cfg import CodeReader, Program, discover
+from sim.amd.rdna.translate import Translator
+from sim.isa.jit import Jit
+from sim.memory import GpuMemory
+
+
+@dataclass
+class Kernel:
+    """One kernel: its control flow, its bytes, and native functions made so far."""
+
+    entry: int
+    wave_size: int
+    program: Program
+    code: bytes
+    low: int  # of the code, bytes from the entry
+    functions: dict[bool, int] = field(default_factory=dict)  # full waves, others
+    targets: set[int] = field(default_factory=set)  # computed branch targets seen so far
+
+    @property
+    def instruction_count(self) -> int:
+        """Instructions in the code."""
+        return sum(len(block.instructions) for block in self.program.blocks.values())
+
+    @property
+    def problems(self) -> dict[int, SimFault]:
+        """Where control flow ends in nothing that can be executed, and why."""
+        blocks = self.program.blocks.values()
+        return {block.end: block.problem for block in blocks if block.problem is not None}
+
+    @property
+    def vector_count(self) -> int:
+        """One more than the highest VGPR named."""
+        highest = 0
+        for block in self.program.blocks.values():
+            for instruction in block.instructions:
+                for operand in (*instruction.sources, *instruction.destinations):
+                    if operand.kind == "vgpr":
+                        highest = max(highest, operand.index + operand.count)
+        return highest
+
+
+class Kernels:
+    """Finds or makes the kernel at an address."""
+
+    def __init__(self, memory: GpuMemory, jit: Jit) -> None:
+        self._memory = memory
+        self._jit = jit
+        self._lock = threading.Lock()
+        self._known: dict[tuple[int, int], Kernel] = {}
+
+    def at(self, entry: int, wave_size: int) -> Kernel:
+        """The kernel whose first instruction is at `entry`, decoded anew if its bytes changed."""
+        kernel = self._known.get((entry, wave_size))
+        if kernel is not None and self._is_current(kernel):
+            return kernel
+        kernel = self._decoded(entry, wave_size, set())
+        self._known[entry, wave_size] = kernel
+        return kernel
+
+    def function(self, kernel: Kernel, *, full: bool) -> int:
+        """The address of its native function for waves with all lanes active, or any."""
+        with self._lock:
+            found = kernel.functions.get(full)
+            if found is None:
+                found = kernel.functions[full] = self._translated(kernel, full)
+            return found
+
+    def add_target(self, kernel: Kernel, address: int) -> None:
+        """Translate a kernel again with one more target of computed branches."""
+        with self._lock:
+            kernel.targets.add(address - kernel.entry)
+            fresh = self._decoded(kernel.entry, kernel.wave_size, kernel.targets)
+            kernel.program, kernel.code, kernel.low = fresh.program, fresh.code, fresh.low
+            kernel.functions.clear()
+
+    def _is_current(self, kernel: Kernel) -> bool:
+        if kernel.problems:
+            return False  # what could not be decoded may have been written since
+        self._memory.check(kernel.entry + kernel.low, len(kernel.code), "execute")
+        return ctypes.string_at(kernel.entry + kernel.low, len(kernel.code)) == kernel.code
+
+    def _decoded(self, entry: int, wave_size: int, targets: set[int]) -> Kernel:
+        def fetch(address: int, size: int) -> bytes:
+            self._memory.check(address, size, "execute")
+            return ctypes.string_at(address, size)
+
+        program = discover(CodeReader(fetch, entry), wave_size, targets)
+        low, high = program.span()
+        code = ctypes.string_at(entry + low, high - low)
+        return Kernel(entry, wave_size, program, code, low, targets=set(targets))
+
+    def _translated(self, kernel: Kernel, full: bool) -> int:
+        problems = [(at, str(problem)) for at, problem in sorted(kernel.problems.items())]
+        identity = (
+            kernel.wave_size, full, kernel.low, sorted(kernel.targets), problems, kernel.code
+        )  # fmt: skip
+        key = hashlib.sha256(repr(identity).encode()).hexdigest()
+        name = f"rdna_{key[:32]}"
+
+        def text() -> str:
+            return Translator(kernel.program, kernel.wave_size, full=full).text(name)
+
+        return self._jit.load(key, text, [name])[0]
+
+
+def explain(kernel: Kernel, offset: int, reread: Callable[[int], str]) -> str:
+    """Why a wave cannot go on at `offset`: asked of the translator, which met it first."""
+    translator = Translator(kernel.program, kernel.wave_size, full=False)
+    translator.text("explained")
+    problem = translator.problems.get(offset)
+    return reread(offset) if problem is None else str(problem)

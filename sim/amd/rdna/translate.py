@@ -1,0 +1,339 @@
+"""A kernel's machine code -> one native function over vectors of lanes.
+
+The function is `i32 f(thread, wave)`: it goes to the block where the wave
+stopped, runs until the wave ends, waits or yields, and returns a wave status.
+Registers live in the wave record between blocks (emit_registers.py), so nothing
+has to be saved at a barrier and a wave can be resumed at any entry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hcq.errors import SimFault
+from sim.amd.rdna import mode
+from sim.amd.rdna.cfg import Block, Program, mark_full, step_full
+from sim.amd.rdna.emit_memory import MemoryEmitter
+from sim.amd.rdna.emit_registers import EmitRegisters, PendingStore
+from sim.amd.rdna.instruction import Instruction
+from sim.amd.rdna.memory_ops import is_memory
+from sim.amd.rdna.operands import execute, is_zero_mask
+from sim.amd.rdna.semantics import NO_EFFECT
+from sim.isa import state
+from sim.isa.emitter import Emitter
+from sim.isa.llvm_value import LlvmValue
+from sim.isa.native import FUNCTION_AT
+from sim.isa.native_memory import ATTRIBUTES
+from sim.isa.value import U32, Value
+
+EVERYTHING = set(range(256 + 256))
+
+
+@dataclass
+class _Written:
+    """A block that is written but for its stores."""
+
+    block: Block
+    registers: EmitRegisters
+
+
+class Translator:
+    """Writes one function for a program.
+
+    `full`: for waves that start with every lane active. `problems` collects, by
+    place in the code, why a wave that gets there faults.
+    """
+
+    def __init__(self, program: Program, wave_size: int, *, full: bool) -> None:
+        self.program = program
+        self.emitter = Emitter(wave_size)
+        self.width = wave_size
+        self.extras: dict[str, str] = {}
+        self.problems: dict[int, SimFault] = {}
+        if full:
+            mark_full(program, wave_size)
+        else:
+            for block in program.blocks.values():
+                block.full = frozenset()
+
+    def text(self, name: str) -> str:
+        """The module, with the function called `name`."""
+        written = [self._block(block) for block in self.program.blocks.values()]
+        self._settle(written)
+        emitter = self.emitter
+        body = "\n".join(line for line in emitter.lines if line)
+        slots = "\n".join(emitter.slots)
+        extras = "\n".join(self.extras.values())
+        declarations = "\n".join(sorted(emitter.declarations))
+        return f"""
+define i32 @{name}(ptr noalias %t, ptr noalias %w) #0 {{
+entry:
+{slots}
+  %resumep = getelementptr i8, ptr %w, i64 {state.RESUME}
+  %resume = load i32, ptr %resumep
+  %countp = getelementptr i8, ptr %t, i64 {state.INSTRUCTIONS}
+  %budgetp = getelementptr i8, ptr %t, i64 {state.BUDGET}
+  switch i32 %resume, label %unknown [ {self._cases()} ]
+unknown:
+  %codep = getelementptr i8, ptr %t, i64 {state.CODE}
+  %code = load i64, ptr %codep
+  %resume64 = sext i32 %resume to i64
+  %wanted = add i64 %code, %resume64
+  %jumpp = getelementptr i8, ptr %w, i64 {state.JUMP}
+  store i64 %wanted, ptr %jumpp
+  ret i32 {state.JUMPED}
+{body}
+}}
+{extras}
+{declarations}
+!0 = !{{}}
+{ATTRIBUTES}
+"""
+
+    def _cases(self) -> str:
+        starts = sorted(self.program.entries & set(self.program.blocks))
+        return " ".join(f"i32 {start & 0xFFFFFFFF}, label %{_label(start)}" for start in starts)
+
+    # --- one block
+
+    def _block(self, block: Block) -> _Written:
+        emitter = self.emitter
+        registers = EmitRegisters(emitter, block.full)
+        memory = MemoryEmitter(emitter, registers, self.extras.__setitem__)
+        emitter.label(_label(block.start))
+        count_at = len(emitter.lines)
+        emitter.line("")
+        done = 0
+        try:
+            for instruction in block.instructions:
+                self._instruction(instruction, registers, memory)
+                done += 1
+        except SimFault as problem:
+            self._fault(block.instructions[done].address, problem)
+        else:
+            if block.problem is not None:
+                self._fault(block.end, block.problem)
+            elif not _transfers(block):
+                emitter.line(f"br label %{_label(block.successors[0])}")
+        total = emitter.fresh()[1:]
+        emitter.lines[count_at] = (
+            f"  %n{total} = load i64, ptr %countp\n  %m{total} = add i64 %n{total}, {done}\n"
+            f"  store i64 %m{total}, ptr %countp"
+        )
+        return _Written(block, registers)
+
+    def _instruction(
+        self, instruction: Instruction, registers: EmitRegisters, memory: MemoryEmitter
+    ) -> None:
+        name = instruction.name
+        if name in NO_EFFECT:
+            return
+        if name in mode.CHANGES:
+            mode.check_change(instruction)
+        elif name in CONTROL_EMITTERS:
+            CONTROL_EMITTERS[name](self, instruction, registers)
+        elif is_memory(name):
+            memory.emit(instruction)
+            step_full(instruction, registers.full)
+        else:
+            before = set(registers.full)
+            step_full(instruction, before)
+            # What becomes full is read as all ones only after the instruction.
+            execute(instruction, registers)
+            registers.full = before
+
+    def _fault(self, offset: int, problem: SimFault) -> None:
+        """What a wave does that gets where there is no instruction."""
+        self.problems[offset] = problem
+        emitter = self.emitter
+        kind, access = state.FAULT_ILLEGAL, 0
+        if hasattr(problem, "access"):  # a PageFault: the code itself may not be fetched
+            kind, access = state.FAULT_MEMORY, state.EXECUTE
+        address = self._absolute(offset)
+        place = emitter.pure(f"getelementptr i8, ptr %t, i64 {FUNCTION_AT['FAULT']}")
+        function = emitter.effect(f"load ptr, ptr {place}")
+        emitter.line(
+            f"call void {function}(ptr %t, i64 {kind}, i64 {address}, i64 {access}, "
+            f"i32 {offset & 0xFFFFFFFF})"
+        )
+        emitter.line(f"ret i32 {state.ENDED}")
+
+    def _absolute(self, offset: int) -> str:
+        """The address of a place in the code, i64."""
+        emitter = self.emitter
+        place = emitter.pure(f"getelementptr i8, ptr %t, i64 {state.CODE}")
+        entry = emitter.pure(f"load i64, ptr {place}")
+        return emitter.pure(f"add i64 {entry}, {offset}")
+
+    # --- stores that later blocks need
+
+    def _settle(self, written: list[_Written]) -> None:
+        live_in = {w.block.start: set(w.registers.uses) for w in written}
+        changed = True
+        while changed:
+            changed = False
+            for w in reversed(written):
+                live = self._live_out(w.block, live_in) - w.registers.writes
+                if not live <= live_in[w.block.start]:
+                    live_in[w.block.start] |= live
+                    changed = True
+        for w in written:
+            for pending in w.registers.settle(self._live_out(w.block, live_in)):
+                self._place(pending)
+
+    def _live_out(self, block: Block, live_in: dict[int, set[int]]) -> set[int]:
+        if block.last in ("s_setpc_b64", "s_swappc_b64"):
+            return EVERYTHING
+        live: set[int] = set()
+        for target in block.successors:
+            live |= live_in.get(target, set())
+        return live
+
+    def _place(self, pending: PendingStore) -> None:
+        self.emitter.lines[pending.line] = pending.text
+
+    # --- control
+
+    def go(self, source: Instruction, target: int) -> str:
+        """The label that leads to target; over a backward branch the wave may yield."""
+        if target > source.address:
+            return _label(target)
+        return f"back_{_label(source.address)}"
+
+    def backward(self, source: Instruction, target: int) -> None:
+        """The code behind a `back_` label."""
+        if target > source.address:
+            return
+        emitter = self.emitter
+        emitter.label(f"back_{_label(source.address)}")
+        left = emitter.effect("load i64, ptr %budgetp")
+        less = emitter.effect(f"sub i64 {left}, 1")
+        emitter.line(f"store i64 {less}, ptr %budgetp")
+        out = emitter.effect(f"icmp sle i64 {less}, 0")
+        label = f"yield_{_label(source.address)}"
+        emitter.line(f"br i1 {out}, label %{label}, label %{_label(target)}")
+        emitter.label(label)
+        self.leave(target, state.RUN)
+
+    def leave(self, resume: int, status: int) -> None:
+        """Return to the scheduler, to go on at `resume`."""
+        self.emitter.line(f"store i32 {resume & 0xFFFFFFFF}, ptr %resumep")
+        self.emitter.line(f"ret i32 {status}")
+
+    def computed(self, target: str) -> None:
+        """Go to an i64 address: a block that is translated, or back to Python for a new one."""
+        emitter = self.emitter
+        place = emitter.pure(f"getelementptr i8, ptr %t, i64 {state.CODE}")
+        entry = emitter.pure(f"load i64, ptr {place}")
+        distance = emitter.effect(f"sub i64 {target}, {entry}")
+        unknown = f"unknown_{distance[1:]}"
+        cases = " ".join(
+            f"i64 {start & (1 << 64) - 1}, label %{_label(start)}" for start in self.program.blocks
+        )
+        emitter.line(f"switch i64 {distance}, label %{unknown} [ {cases} ]")
+        emitter.label(unknown)
+        jump = emitter.pure(f"getelementptr i8, ptr %w, i64 {state.JUMP}")
+        emitter.line(f"store i64 {target}, ptr {jump}")
+        offset = emitter.effect(f"trunc i64 {distance} to i32")
+        emitter.line(f"store i32 {offset}, ptr %resumep")
+        emitter.line(f"ret i32 {state.JUMPED}")
+
+    def absolute_value(self, offset: int) -> LlvmValue:
+        """The low and high word of a code address come from this i64."""
+        return LlvmValue(self.emitter, U32, self._absolute(offset), False)
+
+
+# --- control instructions
+
+
+def _branch(t: Translator, i: Instruction, _: EmitRegisters) -> None:
+    t.emitter.line(f"br label %{t.go(i, i.target)}")
+    t.backward(i, i.target)
+
+
+def _conditional(t: Translator, i: Instruction, registers: EmitRegisters) -> None:
+    what = i.name.removeprefix("s_cbranch_")
+    condition: Value
+    if what.startswith("scc"):
+        condition = registers.scc
+        taken = what == "scc1"
+    else:
+        condition = is_zero_mask(registers, "vcc" if what.startswith("vcc") else "exec")
+        taken = what.endswith("z") and not what.endswith("nz")
+    assert isinstance(condition, LlvmValue)
+    yes, no = t.go(i, i.target), _label(i.address + i.size)
+    if not taken:
+        yes, no = no, yes
+    t.emitter.line(f"br i1 {condition.text}, label %{yes}, label %{no}")
+    t.backward(i, i.target)
+
+
+def _end(t: Translator, _: Instruction, __: EmitRegisters) -> None:
+    t.emitter.line(f"ret i32 {state.ENDED}")
+
+
+def _barrier(t: Translator, i: Instruction, _: EmitRegisters) -> None:
+    t.leave(i.address + i.size, state.BARRIER)
+
+
+def _write_pc(t: Translator, i: Instruction, registers: EmitRegisters) -> None:
+    """The address of the next instruction into a register pair."""
+    whole = t.absolute_value(i.address + i.size).text
+    emitter = t.emitter
+    low = emitter.pure(f"trunc i64 {whole} to i32")
+    top = emitter.pure(f"lshr i64 {whole}, 32")
+    high = emitter.pure(f"trunc i64 {top} to i32")
+    destination = i.destinations[0]
+    if destination.kind == "null":
+        return
+    for part, text in enumerate((low, high)):
+        value = LlvmValue(emitter, U32, text, False)
+        registers.write(destination.kind, destination.index + part, value, None)
+    step_full(i, registers.full)
+
+
+def _read_target(i: Instruction, registers: EmitRegisters) -> str:
+    source = i.sources[0]
+    words = [registers.read(source.kind, source.index + part).text for part in (0, 1)]
+    return registers.pair(*words)
+
+
+def _set_pc(t: Translator, i: Instruction, registers: EmitRegisters) -> None:
+    t.computed(_read_target(i, registers))
+
+
+def _swap_pc(t: Translator, i: Instruction, registers: EmitRegisters) -> None:
+    target = _read_target(i, registers)
+    _write_pc(t, i, registers)
+    t.computed(target)
+
+
+def _call(t: Translator, i: Instruction, registers: EmitRegisters) -> None:
+    _write_pc(t, i, registers)
+    _branch(t, i, registers)
+
+
+CONTROL_EMITTERS = {
+    "s_branch": _branch,
+    "s_cbranch_scc0": _conditional,
+    "s_cbranch_scc1": _conditional,
+    "s_cbranch_vccz": _conditional,
+    "s_cbranch_vccnz": _conditional,
+    "s_cbranch_execz": _conditional,
+    "s_cbranch_execnz": _conditional,
+    "s_endpgm": _end,
+    "s_barrier": _barrier,
+    "s_getpc_b64": _write_pc,
+    "s_setpc_b64": _set_pc,
+    "s_swappc_b64": _swap_pc,
+    "s_call_b64": _call,
+}
+
+
+def _transfers(block: Block) -> bool:
+    """Whether the last instruction wrote where to go next."""
+    return block.last in CONTROL_EMITTERS and block.last != "s_getpc_b64"
+
+
+def _label(offset: int) -> str:
+    return f"b{offset & 0xFFFFFFFF:x}"

@@ -1,0 +1,233 @@
+"""LLVM text of address functions: an instruction's registers -> one address per lane.
+
+Each takes (thread, vector register, base, lanes, element size) and leaves the
+addresses in the thread record; it returns the lanes that take part. Around them
+stand the functions that kernels call, one per address kind, action and width.
+
+Source: AMD "RDNA3" Instruction Set Architecture, chapter 11 (flat, global, scratch)
+and chapter 12 (data share); LLVM AMDGPUUsage (apertures, swizzled scratch).
+"""
+
+from __future__ import annotations
+
+from sim.isa import state
+
+KINDS = ("global", "saddr", "lds", "scratch", "flat")
+WIDTHS = (8, 16, 32, 64, 96, 128)
+ACTIONS = ("load", "store")
+
+
+def names() -> list[str]:
+    """Functions kernels call, in the order of the thread record's function table."""
+    moves = [f"{k}_{a}_{b}" for k in KINDS for a in ACTIONS for b in WIDTHS]
+    return [*moves, *(f"{kind}_address" for kind in KINDS), "scalar_load", "CHECK", "FAULT"]
+
+
+def address_functions(width: int) -> str:
+    """The five address functions."""
+    w, mask = width, f"i{width}"
+    head = f"(ptr %t, ptr %reg, i64 %base, {mask} %mask, i64 %size) #0 {{"
+    long, short = f"<{w} x i64>", f"<{w} x i32>"
+    splat = _splat(w)
+    first = f"""
+  %ap = getelementptr i8, ptr %t, i64 {state.ADDRESSES}
+  %lo = load {short}, ptr %reg, align 64
+  %lo64 = zext {short} %lo to {long}"""
+    pair = f"""{first}
+  %hip = getelementptr i8, ptr %reg, i64 {4 * w}
+  %hi = load {short}, ptr %hip, align 64
+  %hi64 = zext {short} %hi to {long}
+  %up = shl {long} %hi64, splat (i64 32)
+  %address = or {long} %up, %lo64"""
+    keep = f"""
+  store {long} %result, ptr %ap, align 64"""
+    return f"""
+define {mask} @global_address{head}{pair}{splat("base")}
+  %result = add {long} %address, %basev{keep}
+  ret {mask} %mask
+}}
+define {mask} @saddr_address{head}{first}{splat("base")}
+  %result = add {long} %lo64, %basev{keep}
+  ret {mask} %mask
+}}
+define {mask} @lds_address{head}{first}{splat("base")}
+  %offset = add {long} %lo64, %basev{_lds_bound(w)}{keep}
+  %active = and {mask} %mask, %insidem
+  ret {mask} %active
+}}
+define {mask} @scratch_address{head}
+entry:
+  %ap = getelementptr i8, ptr %t, i64 {state.ADDRESSES}
+  %null = icmp eq ptr %reg, null
+  br i1 %null, label %join, label %vector
+vector:
+  %lo = load {short}, ptr %reg, align 64
+  %lo64 = zext {short} %lo to {long}
+  br label %join
+join:
+  %part = phi {long} [ zeroinitializer, %entry ], [ %lo64, %vector ]{splat("base")}
+  %offset = add {long} %part, %basev{_swizzle(w)}
+  %result = add {long} %swizzled, zeroinitializer{keep}
+  ret {mask} %mask
+}}
+define {mask} @flat_address{head}{pair}{splat("base")}
+  %linear = add {long} %address, %basev
+  %top = lshr {long} %linear, splat (i64 32)
+  %sap = getelementptr i8, ptr %t, i64 {state.SHARED_APERTURE}
+  %sa = load i64, ptr %sap{splat("sa")}
+  %isl = icmp eq {long} %top, %sav
+  %pap = getelementptr i8, ptr %t, i64 {state.PRIVATE_APERTURE}
+  %pa = load i64, ptr %pap{splat("pa")}
+  %isp = icmp eq {long} %top, %pav
+  %offset = and {long} %linear, splat (i64 4294967295){_lds_bound(w, "ldsplace")}{_swizzle(w)}
+  %one = select <{w} x i1> %isl, {long} %ldsplace, {long} %linear
+  %result = select <{w} x i1> %isp, {long} %swizzled, {long} %one{keep}
+  %pm = bitcast <{w} x i1> %isp to {mask}
+  %pp = getelementptr i8, ptr %t, i64 {state.STAGING}
+  store {mask} %pm, ptr %pp
+  %lm = bitcast <{w} x i1> %isl to {mask}
+  %notlds = xor {mask} %lm, -1
+  %fine = or {mask} %notlds, %insidem
+  %active = and {mask} %mask, %fine
+  ret {mask} %active
+}}
+"""
+
+
+def move_functions(width: int) -> str:
+    """What kernels call: (thread, register, base, lanes, data registers, pc)."""
+    parts = [_move(width, kind, action, bits)
+             for kind in KINDS for action in ACTIONS for bits in WIDTHS]
+    return "\n".join(parts) + _SCALAR_LOAD
+
+
+def _move(w: int, kind: str, action: str, bits: int) -> str:
+    mask = f"i{w}"
+    text = f"""
+define void @{kind}_{action}_{bits}(ptr %t, ptr %reg, i64 %base, {mask} %mask, ptr %data, i32 %pc) #0 {{
+entry:
+  %active = call {mask} @{kind}_address(ptr %t, ptr %reg, i64 %base, {mask} %mask, i64 {bits // 8})"""
+    if kind in ("lds", "flat") and action == "load":
+        text += _zero_outside(w, max(1, bits // 32))
+    words = bits // 32
+    whole = f"""
+  call void @{action}_{bits}(ptr %t, {mask} %active, ptr %data, i32 %pc)
+  ret void
+}}"""
+    if words <= 1 or kind not in ("scratch", "flat"):
+        return text + whole
+    pieces = _by_words(w, action, words, "private" if kind == "flat" else "all")
+    if kind == "scratch":
+        return text + pieces
+    return f"""{text}
+  %pp = getelementptr i8, ptr %t, i64 {state.STAGING}
+  %pm = load {mask}, ptr %pp
+  %pa = and {mask} %pm, %active
+  %plain = icmp eq {mask} %pa, 0
+  br i1 %plain, label %whole, label %pieces
+pieces:{pieces[:-2]}
+whole:{whole}"""
+
+
+def _by_words(w: int, action: str, words: int, which: str) -> str:
+    """A wide access one register at a time: in scratch a lane's words are not neighbours."""
+    long = f"<{w} x i64>"
+    text = f"""
+  %ap = getelementptr i8, ptr %t, i64 {state.ADDRESSES}
+  %start = load {long}, ptr %ap, align 64"""
+    if which == "private":
+        text += f"""
+  %pv = bitcast i{w} %pm to <{w} x i1>
+  %step = select <{w} x i1> %pv, {long} splat (i64 {4 * w}), {long} splat (i64 4)"""
+    else:
+        text += f"""
+  %step = add {long} zeroinitializer, splat (i64 {4 * w})"""
+    for word in range(words):
+        text += f"""
+  %far{word} = mul {long} %step, splat (i64 {word})
+  %place{word} = add {long} %start, %far{word}
+  store {long} %place{word}, ptr %ap, align 64
+  %data{word} = getelementptr i8, ptr %data, i64 {4 * w * word}
+  call void @{action}_32(ptr %t, i{w} %active, ptr %data{word}, i32 %pc)"""
+    return text + "\n  ret void\n}"
+
+
+def _zero_outside(w: int, words: int) -> str:
+    """Lanes beyond the end of LDS read 0."""
+    text = f"""
+  %outside = xor i{w} %active, %mask
+  %allin = icmp eq i{w} %outside, 0
+  br i1 %allin, label %go, label %zero
+zero:
+  %ov = bitcast i{w} %outside to <{w} x i1>"""
+    for word in range(words):
+        text += f"""
+  %zp{word} = getelementptr i8, ptr %data, i64 {4 * w * word}
+  call void @llvm.masked.store.v{w}i32.p0(<{w} x i32> zeroinitializer, ptr align 64 %zp{word}, <{w} x i1> %ov)"""
+    return text + "\n  br label %go\ngo:"
+
+
+def _splat(w: int):  # type: ignore[no-untyped-def]
+    def text(name: str) -> str:
+        return f"""
+  %{name}f = insertelement <{w} x i64> poison, i64 %{name}, i64 0
+  %{name}v = shufflevector <{w} x i64> %{name}f, <{w} x i64> poison, <{w} x i32> zeroinitializer"""
+    return text
+
+
+def _lds_bound(w: int, result: str = "result") -> str:
+    """%offset -> host address in LDS, and %insidem: lanes wholly inside."""
+    splat = _splat(w)
+    return f"""
+  %ldsp = getelementptr i8, ptr %t, i64 {state.LDS}
+  %lds = load i64, ptr %ldsp{splat("lds")}
+  %{result} = add <{w} x i64> %offset, %ldsv
+  %lsp = getelementptr i8, ptr %t, i64 {state.LDS_SIZE}
+  %ls = load i64, ptr %lsp{splat("ls")}{splat("size")}
+  %oend = add <{w} x i64> %offset, %sizev
+  %inside = icmp ule <{w} x i64> %oend, %lsv
+  %insidem = bitcast <{w} x i1> %inside to i{w}"""
+
+
+def _swizzle(w: int) -> str:
+    """%offset in a lane's scratch -> address: words of neighbouring lanes are neighbours."""
+    lanes = ", ".join(f"i64 {4 * lane}" for lane in range(w))
+    splat = _splat(w)
+    return f"""
+  %wp = getelementptr i8, ptr %t, i64 {state.SCRATCH_AT}
+  %ws = load i64, ptr %wp{splat("ws")}
+  %words = and <{w} x i64> %offset, splat (i64 -4)
+  %rows = mul <{w} x i64> %words, splat (i64 {w})
+  %byte = and <{w} x i64> %offset, splat (i64 3)
+  %s1 = add <{w} x i64> %rows, %byte
+  %s2 = add <{w} x i64> %s1, <{lanes}>
+  %swizzled = add <{w} x i64> %s2, %wsv"""
+
+
+_SCALAR_LOAD = f"""
+define void @scalar_load(ptr %t, i64 %address, i64 %words, ptr %data, i32 %pc) #0 {{
+entry:
+  %a = and i64 %address, -4
+  %size = mul i64 %words, 4
+  %end = add i64 %a, %size
+  %ok = call i1 @OK(ptr %t, i64 %a, i64 %end, i64 {state.READ}, i32 %pc, i1 true)
+  %from = inttoptr i64 %a to ptr
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %i1, %put ]
+  br i1 %ok, label %read, label %put
+read:
+  %fp = getelementptr i32, ptr %from, i64 %i
+  %got = load i32, ptr %fp
+  br label %put
+put:
+  %value = phi i32 [ %got, %read ], [ 0, %loop ]
+  %dp = getelementptr i32, ptr %data, i64 %i
+  store i32 %value, ptr %dp
+  %i1 = add i64 %i, 1
+  %more = icmp ult i64 %i1, %words
+  br i1 %more, label %loop, label %end_
+end_:
+  ret void
+}}
+"""

@@ -1,0 +1,568 @@
+"""LLVM text of checked memory accesses: `width` lanes at once, fastest pattern first.
+
+An access has two halves. An *address* function turns an instruction's registers
+into one host address per lane (kept in the thread record) and returns the lanes
+that take part. A *core* moves the data between those addresses and registers:
+lanes in a row, all lanes at one place, groups of eight, gather or scatter, and
+lane by lane as the last resort, which is also what finds the exact bad address.
+Every core checks against the page table before it touches anything.
+
+Source of the patterns: measurements of what compiled kernels do.
+"""
+
+from __future__ import annotations
+
+from sim.isa import state
+
+ATTRIBUTES = (
+    'attributes #0 = { nounwind noinline "min-legal-vector-width"="512" '
+    '"prefer-vector-width"="512" }\n'
+    'attributes #1 = { nounwind alwaysinline "min-legal-vector-width"="512" '
+    '"prefer-vector-width"="512" }'
+)
+
+CHECK = f"""
+; The slow half of a check: search the table, remember the range for this site.
+define i1 @SEARCH(ptr %t, i64 %start, i64 %end, i64 %access, ptr %slot, i32 %pc, i1 %report) #0 {{
+entry:
+  %ldsp = getelementptr i8, ptr %t, i64 {state.LDS}
+  %lds = load i64, ptr %ldsp
+  %lsp = getelementptr i8, ptr %t, i64 {state.LDS_SIZE}
+  %ls = load i64, ptr %lsp
+  %lend = add i64 %lds, %ls
+  %l0 = icmp uge i64 %start, %lds
+  %l1 = icmp ule i64 %end, %lend
+  %l2 = and i1 %l0, %l1
+  br i1 %l2, label %inlds, label %table
+inlds:
+  store i64 %lds, ptr %slot
+  %slote0 = getelementptr i8, ptr %slot, i64 8
+  store i64 %lend, ptr %slote0
+  ret i1 true
+table:
+  %tpp = getelementptr i8, ptr %t, i64 {state.TABLE}
+  %cell = load ptr, ptr %tpp
+  %tab = load ptr, ptr %cell
+  %count = load i64, ptr %tab
+  %rows = getelementptr i8, ptr %tab, i64 16
+  br label %bisect
+bisect:
+  %low = phi i64 [ 0, %table ], [ %low2, %step ]
+  %high = phi i64 [ %count, %table ], [ %high2, %step ]
+  %more = icmp ult i64 %low, %high
+  br i1 %more, label %step, label %found
+step:
+  %sum = add i64 %low, %high
+  %mid = lshr i64 %sum, 1
+  %mo = mul i64 %mid, 24
+  %mp = getelementptr i8, ptr %rows, i64 %mo
+  %ms = load i64, ptr %mp
+  %after = icmp ugt i64 %ms, %start
+  %mid1 = add i64 %mid, 1
+  %low2 = select i1 %after, i64 %low, i64 %mid1
+  %high2 = select i1 %after, i64 %mid, i64 %high
+  br label %bisect
+found:
+  %none = icmp eq i64 %low, 0
+  br i1 %none, label %bad0, label %walk0
+bad0:
+  br label %bad
+walk0:
+  %index0 = sub i64 %low, 1
+  br label %walk
+walk:
+  %index = phi i64 [ %index0, %walk0 ], [ %index1, %next ]
+  %at = phi i64 [ %start, %walk0 ], [ %stop, %next ]
+  %inside = icmp ult i64 %index, %count
+  br i1 %inside, label %row, label %bad
+row:
+  %ro = mul i64 %index, 24
+  %rp = getelementptr i8, ptr %rows, i64 %ro
+  %begin = load i64, ptr %rp
+  %ep = getelementptr i8, ptr %rp, i64 8
+  %stop = load i64, ptr %ep
+  %fp = getelementptr i8, ptr %rp, i64 16
+  %flags = load i64, ptr %fp
+  %c0 = icmp uge i64 %at, %begin
+  %c1 = icmp ult i64 %at, %stop
+  %fa = and i64 %flags, %access
+  %c2 = icmp eq i64 %fa, %access
+  %c01 = and i1 %c0, %c1
+  %c = and i1 %c01, %c2
+  br i1 %c, label %part, label %bad
+part:
+  %whole = icmp ule i64 %end, %stop
+  br i1 %whole, label %good, label %next
+next:
+  %index1 = add i64 %index, 1
+  br label %walk
+good:
+  %first = icmp eq i64 %at, %start
+  br i1 %first, label %keep, label %yes
+keep:
+  store i64 %begin, ptr %slot
+  %slote = getelementptr i8, ptr %slot, i64 8
+  store i64 %stop, ptr %slote
+  br label %yes
+yes:
+  ret i1 true
+bad:
+  %wrong = phi i64 [ %start, %bad0 ], [ %at, %walk ], [ %at, %row ]
+  br i1 %report, label %tell, label %no
+tell:
+  call void @FAULT(ptr %t, i64 {state.FAULT_MEMORY}, i64 %wrong, i64 %access, i32 %pc)
+  br label %no
+no:
+  ret i1 false
+}}
+
+; Remember the first fault, and make the wave yield at its next backward branch.
+define void @FAULT(ptr %t, i64 %kind, i64 %address, i64 %access, i32 %pc) #0 {{
+entry:
+  %kp = getelementptr i8, ptr %t, i64 {state.FAULT}
+  %old = load i64, ptr %kp
+  %first = icmp eq i64 %old, 0
+  br i1 %first, label %note, label %end
+note:
+  store i64 %kind, ptr %kp
+  %ap = getelementptr i8, ptr %t, i64 {state.FAULT_ADDRESS}
+  store i64 %address, ptr %ap
+  %write = and i64 %access, {state.WRITE}
+  %isw = icmp ne i64 %write, 0
+  %kind1 = select i1 %isw, i64 {state.WRITE}, i64 %access
+  %cp = getelementptr i8, ptr %t, i64 {state.FAULT_ACCESS}
+  store i64 %kind1, ptr %cp
+  %pp = getelementptr i8, ptr %t, i64 {state.FAULT_PC}
+  %pc64 = zext i32 %pc to i64
+  store i64 %pc64, ptr %pp
+  %bp = getelementptr i8, ptr %t, i64 {state.BUDGET}
+  store i64 0, ptr %bp
+  br label %end
+end:
+  ret void
+}}
+
+; Whether [start, end) may be accessed so; `report` makes a refusal a fault.
+define internal i1 @OK(ptr %t, i64 %start, i64 %end, i64 %access, i32 %pc, i1 %report) #1 {{
+  %site = lshr i32 %pc, 2
+  %index = and i32 %site, {state.RANGE_COUNT - 1}
+  %i64 = zext i32 %index to i64
+  %io = mul i64 %i64, 16
+  %io2 = add i64 %io, {state.RANGES}
+  %slot = getelementptr i8, ptr %t, i64 %io2
+  %s = load i64, ptr %slot
+  %ep = getelementptr i8, ptr %slot, i64 8
+  %e = load i64, ptr %ep
+  %a = icmp uge i64 %start, %s
+  %b = icmp ule i64 %end, %e
+  %c = icmp ult i64 %start, %end
+  %ab = and i1 %a, %b
+  %abc = and i1 %ab, %c
+  br i1 %abc, label %fast, label %slow
+fast:
+  ret i1 true
+slow:
+  %found = call i1 @SEARCH(ptr %t, i64 %start, i64 %end, i64 %access, ptr %slot, i32 %pc, i1 %report)
+  ret i1 %found
+}}
+
+; The same for code outside this library.
+define i1 @CHECK(ptr %t, i64 %start, i64 %end, i64 %access, i32 %pc) #0 {{
+  %r = call i1 @OK(ptr %t, i64 %start, i64 %end, i64 %access, i32 %pc, i1 true)
+  ret i1 %r
+}}
+"""
+
+
+class Core:
+    """Text of one load or store core: `bits` per lane, for `width` lanes."""
+
+    def __init__(self, width: int, bits: int, action: str) -> None:
+        self.width = width
+        self.bits = bits
+        self.action = action
+        self.size = bits // 8
+        self.words = max(1, bits // 32)
+        self.element = f"i{min(bits, 32)}"
+        self.access = state.READ if action == "load" else state.WRITE
+        self.out: list[str] = []
+        self.count = 0
+
+    @property
+    def name(self) -> str:
+        """What the core is called in the library."""
+        return f"{self.action}_{self.bits}"
+
+    def text(self) -> str:
+        """The whole function."""
+        self._open()
+        self._row()
+        self._same_place()
+        self._groups()
+        self._gather()
+        self._lane_by_lane()
+        return "\n".join(self.out)
+
+    # --- pieces of the function, in order
+
+    def _open(self) -> None:
+        w = self.width
+        mask = f"i{w}"
+        addresses = f"<{w} x i64>"
+        self._put(f"""
+define void @{self.name}(ptr %t, {mask} %mask, ptr %data, i32 %pc) #0 {{
+entry:
+  %ap = getelementptr i8, ptr %t, i64 {state.ADDRESSES}
+  %empty = icmp eq {mask} %mask, 0
+  br i1 %empty, label %done, label %some
+done:
+  ret void
+some:
+  %addr = load {addresses}, ptr %ap, align 64
+  %lanes = bitcast {mask} %mask to <{w} x i1>
+  %isfull = icmp eq {mask} %mask, -1
+  %first = call {mask} @llvm.cttz.{mask}({mask} %mask, i1 true)
+  %lead = call {mask} @llvm.ctlz.{mask}({mask} %mask, i1 true)
+  %last = sub {mask} {w}, %lead
+  %first64 = {self._to64("%first")}
+  %last64 = {self._to64("%last")}
+  %fp = getelementptr i64, ptr %ap, i64 %first64
+  %a0 = load i64, ptr %fp
+  %back = mul i64 %first64, {self.size}
+  %origin = sub i64 %a0, %back
+  %extent = mul i64 %last64, {self.size}
+  %end = add i64 %origin, %extent""")
+        steps = [lane * self.size for lane in range(w)]
+        self._all_equal("row", self._plus("%origin", steps), "%rowtest", "%rows")
+        self._branch("%rows", "row", "notrow")
+
+    def _row(self) -> None:
+        """Lanes side by side in memory."""
+        self._label("row")
+        self._check("%rowfits", "%a0", "%end", report=False)
+        self._branch("%rowfits", "rowok", "each")
+        self._label("rowok")
+        self._branch("%isfull", "rowfull", "rowpart")
+        self._label("rowfull")
+        self._put("  %rowp = inttoptr i64 %origin to ptr")
+        self._wide("%rowp")
+        self._jump("done")
+        self._label("rowpart")
+        if self.words > 1:
+            self._jump("gathering")
+            return
+        self._put("  %rowq = inttoptr i64 %origin to ptr")
+        self._masked_row("%rowq")
+        self._jump("done")
+
+    def _same_place(self) -> None:
+        """All lanes at one address."""
+        self._label("notrow")
+        self._all_equal("same", self._splat("i64", "%a0"), "%sametest", "%sames")
+        self._branch("%sames", "same", "notsame")
+        self._label("same")
+        self._put(f"  %sameend = add i64 %a0, {self.size}")
+        self._check("%samefits", "%a0", "%sameend", report=False)
+        self._branch("%samefits", "sameok", "each")
+        self._label("sameok")
+        self._put("  %samep = inttoptr i64 %a0 to ptr")
+        for word in range(self.words):
+            if self.action == "load":
+                value = self._widened(self._load(self.element, self._at("%samep", 4 * word)))
+                self._store_register(word, self._splat("i32", value), masked=True)
+            else:
+                # The highest lane writes last and stays.
+                top = self._name(f"sub i64 %last64, {1 if word == 0 else 1}")
+                place = self._name(f"getelementptr i32, ptr {self._register(word)}, i64 {top}")
+                value = self._narrowed(self._load("i32", place))
+                self._put(
+                    f"  store {self.element} {value}, ptr {self._at('%samep', 4 * word)}, align 1"
+                )
+        self._jump("done")
+
+    def _groups(self) -> None:
+        """Each eight lanes side by side, or (loads) at one place, as tiled kernels do."""
+        self._label("notsame")
+        if self.bits < 32:
+            self._jump("each")
+            return
+        self._branch("%isfull", "grouped", "gathering")
+        self._label("grouped")
+        w = self.width
+        kind = f"<{w} x i64>"
+        heads = ", ".join(f"i32 {lane // 8 * 8}" for lane in range(w))
+        self._put(f"  %heads = shufflevector {kind} %addr, {kind} poison, <{w} x i32> <{heads}>")
+        steps = ", ".join(f"i64 {lane % 8 * self.size}" for lane in range(w))
+        self._put(f"  %expect8 = add {kind} %heads, <{steps}>")
+        self._put(f"  %row8v = icmp eq {kind} %addr, %expect8")
+        self._put(f"  %row8m = bitcast <{w} x i1> %row8v to i{w}")
+        self._put(f"  %isrow8 = icmp eq i{w} %row8m, -1")
+        bases = [self._load("i64", self._at("%ap", 64 * g), 8) for g in range(w // 8)]
+        low, high = bases[0], bases[0]
+        for base in bases[1:]:
+            low = self._intrinsic("umin", low, base)
+            high = self._intrinsic("umax", high, base)
+        self._branch("%isrow8", "row8", "notrow8")
+        self._label("row8")
+        end = self._name(f"add i64 {high}, {8 * self.size}")
+        self._check("%row8fits", low, end, report=False)
+        self._branch("%row8fits", "row8ok", "gathering")
+        self._label("row8ok")
+        for group, base in enumerate(bases):
+            self._wide(self._name(f"inttoptr i64 {base} to ptr"), group)
+        self._jump("done")
+        self._label("notrow8")
+        if self.action == "store":
+            self._jump("gathering")
+            return
+        self._same_groups(bases, low, high)
+
+    def _same_groups(self, bases: list[str], low: str, high: str) -> None:
+        w = self.width
+        self._put(f"  %same8v = icmp eq <{w} x i64> %addr, %heads")
+        self._put(f"  %same8m = bitcast <{w} x i1> %same8v to i{w}")
+        self._put(f"  %issame8 = icmp eq i{w} %same8m, -1")
+        self._branch("%issame8", "same8", "gathering")
+        self._label("same8")
+        end = self._name(f"add i64 {high}, {self.size}")
+        self._check("%same8fits", low, end, report=False)
+        self._branch("%same8fits", "same8ok", "gathering")
+        self._label("same8ok")
+        for group, base in enumerate(bases):
+            pointer = self._name(f"inttoptr i64 {base} to ptr")
+            for word in range(self.words):
+                value = self._load("i32", self._at(pointer, 4 * word))
+                vector = self._splat("i32", value, 8)
+                self._put(
+                    f"  store <8 x i32> {vector}, ptr {self._register(word, 8 * group)}, align 32"
+                )
+        self._jump("done")
+
+    def _gather(self) -> None:
+        """Any addresses inside one range."""
+        if self.bits < 32:
+            return
+        self._label("gathering")
+        w = self.width
+        kind, mask = f"<{w} x i64>", f"<{w} x i1>"
+        self._put(f"  %lowv = select {mask} %lanes, {kind} %addr, {kind} splat (i64 -1)")
+        self._put(f"  %highv = select {mask} %lanes, {kind} %addr, {kind} zeroinitializer")
+        self._put(f"  %low = call i64 @llvm.vector.reduce.umin.v{w}i64({kind} %lowv)")
+        self._put(f"  %high = call i64 @llvm.vector.reduce.umax.v{w}i64({kind} %highv)")
+        self._put(f"  %highend = add i64 %high, {self.size}")
+        self._check("%gatherfits", "%low", "%highend", report=False)
+        self._branch("%gatherfits", "gatherok", "each")
+        self._label("gatherok")
+        vector, data = f"<{w} x ptr>", f"<{w} x i32>"
+        for word in range(self.words):
+            moved = self._name(f"add {kind} %addr, splat (i64 {4 * word})")
+            places = self._name(f"inttoptr {kind} {moved} to {vector}")
+            if self.action == "load":
+                value = self._name(
+                    f"call {data} @llvm.masked.gather.v{w}i32.v{w}p0({vector} align 4 {places}, "
+                    f"{mask} %lanes, {data} zeroinitializer)"
+                )
+                self._store_register(word, value, masked=True)
+            else:
+                value = self._load(data, self._register(word), 64)
+                self._put(
+                    f"  call void @llvm.masked.scatter.v{w}i32.v{w}p0({data} {value}, "
+                    f"{vector} align 4 {places}, {mask} %lanes)"
+                )
+        self._jump("done")
+
+    def _lane_by_lane(self) -> None:
+        """One checked access per lane; lanes that may not, fault, and read 0."""
+        mask = f"i{self.width}"
+        self._put(f"""each:
+  br label %lane
+lane:
+  %todo = phi {mask} [ %mask, %each ], [ %rest, %lanedone ]
+  %which = call {mask} @llvm.cttz.{mask}({mask} %todo, i1 true)
+  %which64 = {self._to64("%which")}
+  %lower = sub {mask} %todo, 1
+  %rest = and {mask} %todo, %lower
+  %lap = getelementptr i64, ptr %ap, i64 %which64
+  %la = load i64, ptr %lap
+  %lend = add i64 %la, {self.size}
+  %lp = inttoptr i64 %la to ptr""")
+        self._check("%lanefits", "%la", "%lend", report=True)
+        self._branch("%lanefits", "laneyes", "laneno")
+        self._label("laneyes")
+        for word in range(self.words):
+            place = self._name(f"getelementptr i32, ptr {self._register(word)}, i64 %which64")
+            if self.action == "load":
+                value = self._widened(self._load(self.element, self._at("%lp", 4 * word)))
+                self._put(f"  store i32 {value}, ptr {place}")
+            else:
+                value = self._narrowed(self._load("i32", place))
+                self._put(
+                    f"  store {self.element} {value}, ptr {self._at('%lp', 4 * word)}, align 1"
+                )
+        self._jump("lanedone")
+        self._label("laneno")
+        if self.action == "load":
+            for word in range(self.words):
+                place = self._name(f"getelementptr i32, ptr {self._register(word)}, i64 %which64")
+                self._put(f"  store i32 0, ptr {place}")
+        self._jump("lanedone")
+        self._label("lanedone")
+        self._put(f"  %over = icmp eq {mask} %rest, 0")
+        self._branch("%over", "done", "lane")
+        self._put("}")
+
+    # --- moving data
+
+    def _wide(self, pointer: str, group: int | None = None) -> None:
+        """`width` lanes (or eight, of a group) between a row of memory and registers."""
+        lanes = self.width if group is None else 8
+        start = 0 if group is None else 8 * group
+        align = 64 if group is None else 32
+        row, column = f"<{lanes * self.words} x {self.element}>", f"<{lanes} x i32>"
+        if self.action == "load":
+            value = self._load(row, pointer)
+            for word in range(self.words):
+                part = value
+                if self.words > 1:
+                    pick = ", ".join(f"i32 {self.words * lane + word}" for lane in range(lanes))
+                    part = self._name(
+                        f"shufflevector {row} {value}, {row} poison, <{lanes} x i32> <{pick}>"
+                    )
+                elif self.bits < 32:
+                    part = self._name(f"zext {row} {value} to {column}")
+                place = self._register(word, start)
+                self._put(f"  store {column} {part}, ptr {place}, align {align}")
+            return
+        parts = [self._load(column, self._register(w, start), align) for w in range(self.words)]
+        self._put(f"  store {row} {self._interleaved(parts, lanes)}, ptr {pointer}, align 1")
+
+    def _interleaved(self, parts: list[str], lanes: int) -> str:
+        """Columns as rows: lane 0's words, lane 1's words, and so on."""
+        column = f"<{lanes} x i32>"
+        if self.bits < 32:
+            return self._name(f"trunc {column} {parts[0]} to <{lanes} x {self.element}>")
+        if self.words == 1:
+            return parts[0]
+        joined, words = parts[0], 1
+        for part in parts[1:]:
+            have = f"<{lanes * words} x i32>"
+            spread = part
+            if words > 1:
+                grow = ", ".join(
+                    f"i32 {i if i < lanes else 'poison'}".replace("i32 poison", "i32 poison")
+                    for i in range(lanes * words)
+                )
+                spread = self._name(
+                    f"shufflevector {column} {part}, {column} poison, "
+                    f"<{lanes * words} x i32> <{grow}>"
+                )
+            order = ", ".join(f"i32 {i}" for i in range(lanes * (words + 1)))
+            joined = self._name(
+                f"shufflevector {have} {joined}, {have} {spread}, "
+                f"<{lanes * (words + 1)} x i32> <{order}>"
+            )
+            words += 1
+        row = f"<{lanes * words} x i32>"
+        pick = ", ".join(f"i32 {w * lanes + lane}" for lane in range(lanes) for w in range(words))
+        return self._name(
+            f"shufflevector {row} {joined}, {row} poison, <{lanes * words} x i32> <{pick}>"
+        )
+
+    def _masked_row(self, pointer: str) -> None:
+        w = self.width
+        row, column, mask = f"<{w} x {self.element}>", f"<{w} x i32>", f"<{w} x i1>"
+        suffix = f"v{w}{self.element}.p0"
+        if self.action == "load":
+            value = self._name(
+                f"call {row} @llvm.masked.load.{suffix}(ptr align 1 {pointer}, "
+                f"{mask} %lanes, {row} zeroinitializer)"
+            )
+            part = value if self.bits == 32 else self._name(f"zext {row} {value} to {column}")
+            self._store_register(0, part, masked=True)
+            return
+        value = self._load(column, self._register(0), 64)
+        if self.bits < 32:
+            value = self._name(f"trunc {column} {value} to {row}")
+        self._put(
+            f"  call void @llvm.masked.store.{suffix}({row} {value}, "
+            f"ptr align 1 {pointer}, {mask} %lanes)"
+        )
+
+    def _store_register(self, word: int, value: str, *, masked: bool) -> None:
+        w = self.width
+        place = self._register(word)
+        if masked:
+            self._put(
+                f"  call void @llvm.masked.store.v{w}i32.p0(<{w} x i32> {value}, "
+                f"ptr align 64 {place}, <{w} x i1> %lanes)"
+            )
+        else:
+            self._put(f"  store <{w} x i32> {value}, ptr {place}, align 64")
+
+    # --- small pieces of text
+
+    def _put(self, text: str) -> None:
+        self.out.append(text)
+
+    def _name(self, text: str) -> str:
+        self.count += 1
+        self._put(f"  %n{self.count} = {text}")
+        return f"%n{self.count}"
+
+    def _label(self, name: str) -> None:
+        self._put(f"{name}:")
+
+    def _jump(self, name: str) -> None:
+        self._put(f"  br label %{name}")
+
+    def _branch(self, condition: str, yes: str, no: str) -> None:
+        self._put(f"  br i1 {condition}, label %{yes}, label %{no}")
+
+    def _load(self, kind: str, pointer: str, align: int = 1) -> str:
+        return self._name(f"load {kind}, ptr {pointer}, align {align}")
+
+    def _at(self, pointer: str, offset: int) -> str:
+        if not offset:
+            return pointer
+        return self._name(f"getelementptr i8, ptr {pointer}, i64 {offset}")
+
+    def _register(self, word: int, lane: int = 0) -> str:
+        return self._at("%data", 4 * (word * self.width + lane))
+
+    def _widened(self, value: str) -> str:
+        return value if self.bits >= 32 else self._name(f"zext {self.element} {value} to i32")
+
+    def _narrowed(self, value: str) -> str:
+        return value if self.bits >= 32 else self._name(f"trunc i32 {value} to {self.element}")
+
+    def _to64(self, value: str) -> str:
+        return f"zext i32 {value} to i64" if self.width == 32 else f"or i64 {value}, 0"
+
+    def _splat(self, kind: str, value: str, lanes: int = 0) -> str:
+        vector = f"<{lanes or self.width} x {kind}>"
+        first = self._name(f"insertelement {vector} poison, {kind} {value}, i64 0")
+        zero = f"<{lanes or self.width} x i32> zeroinitializer"
+        return self._name(f"shufflevector {vector} {first}, {vector} poison, {zero}")
+
+    def _plus(self, scalar: str, steps: list[int]) -> str:
+        vector = f"<{self.width} x i64>"
+        numbers = ", ".join(f"i64 {step}" for step in steps)
+        return self._name(f"add {vector} {self._splat('i64', scalar)}, <{numbers}>")
+
+    def _all_equal(self, tag: str, expected: str, name: str, result: str) -> None:
+        """result: every active lane's address is the expected one."""
+        w = self.width
+        self._put(f"  {name} = icmp eq <{w} x i64> %addr, {expected}")
+        self._put(f"  %{tag}bits = bitcast <{w} x i1> {name} to i{w}")
+        self._put(f"  %{tag}idle = xor i{w} %mask, -1")
+        self._put(f"  %{tag}hit = or i{w} %{tag}bits, %{tag}idle")
+        self._put(f"  {result} = icmp eq i{w} %{tag}hit, -1")
+
+    def _intrinsic(self, name: str, a: str, b: str) -> str:
+        return self._name(f"call i64 @llvm.{name}.i64(i64 {a}, i64 {b})")
+
+    def _check(self, name: str, start: str, end: str, *, report: bool) -> None:
+        self._put(
+            f"  {name} = call i1 @OK(ptr %t, i64 {start}, i64 {end}, i64 {self.access}, "
+            f"i32 %pc, i1 {'true' if report else 'false'})"
+        )
