@@ -129,7 +129,9 @@ def div_fixup(quotient: Value, denominator: Value, numerator: Value) -> Value:
 
 
 def _sized(quotient: Value, denominator: Value, numerator: Value) -> Value:
-    size = quotient.absolute()
+    # Refining a quotient beyond the range ends in NaN: it stands for overflow.
+    infinity = constant(quotient, quotient.type, float("inf"))
+    size = where(quotient.is_nan(), infinity, quotient.absolute())
     limits = RANGES.get(quotient.type.bits)
     if limits is None:
         return size
