@@ -1,0 +1,93 @@
+"""Train a small network on handwritten digits: DEVICE=AMD python examples/train.py"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy
+
+from tensor import Device, Tensor, nn
+
+BATCH = 128
+
+
+class Mlp:
+    """64 pixels -> 128 -> 10 classes."""
+
+    def __init__(self) -> None:
+        self.first = nn.Linear(64, 128)
+        self.second = nn.Linear(128, 10)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.second(self.first(x).relu())
+
+
+class Conv:
+    """Two convolutions with batch normalisation and pooling, then one layer."""
+
+    def __init__(self) -> None:
+        self.first, self.norm1 = nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm(16)
+        self.second, self.norm2 = nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm(32)
+        self.last = nn.Linear(32 * 2 * 2, 10)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        x = self.norm1(self.first(x.reshape(-1, 1, 8, 8))).relu().max_pool2d()
+        x = self.norm2(self.second(x)).relu().max_pool2d()
+        return self.last(x.flatten(1))
+
+
+def digits() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Shuffled images in [0, 1] and labels: four fifths to train on, one to test."""
+    data = numpy.load(Path(__file__).parent / "data" / "digits.npz")
+    order = Tensor.randperm(len(data["labels"])).numpy()
+    images = data["images"].reshape(-1, 64)[order].astype(numpy.float32) / 16
+    labels = data["labels"][order].astype(numpy.int32)
+    held = len(labels) // 5
+    parts = (images[held:], labels[held:], images[:held], labels[:held])
+    return tuple(Tensor(part) for part in parts)
+
+
+def train(model: Callable[[Tensor], Tensor], steps: int, log: Path | None) -> float:
+    """Run the steps; the accuracy on the held-out digits is returned."""
+    images, labels, test_images, test_labels = digits()
+    optimizer = nn.optim.Adam(nn.state.get_parameters(model), lr=0.005)
+    lines, said, start = [], time.monotonic(), time.monotonic()
+    with Tensor.train():
+        for step in range(steps):
+            chosen = Tensor.randint(BATCH, high=len(images))
+            x, y = images[chosen], labels[chosen]
+            optimizer.zero_grad()
+            guess = model(x)
+            loss = guess.sparse_categorical_crossentropy(y).backward()
+            right = (guess.argmax(1) == y).mean()
+            optimizer.step()
+            if log:
+                lines.append(json.dumps({"step": step, "loss": loss.item()}))
+            if time.monotonic() - said > 1:
+                said = time.monotonic()
+                rate = (step + 1) / (said - start)
+                print(f"step {step:4d} loss {loss.item():.4f} accuracy {right.item():.3f} "
+                      f"{rate:.1f} steps/s", flush=True)  # fmt: skip
+    if log:
+        log.write_text("\n".join(lines) + "\n")
+    return (model(test_images).argmax(1) == test_labels).mean().item()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", choices=("mlp", "conv"), default="mlp")
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--log", type=Path, help="one JSON line per step")
+    options = parser.parse_args()
+    device = Device[Device.DEFAULT]
+    print(f"device {device.name} {device.arch}", flush=True)
+    Tensor.manual_seed(options.seed)
+    model = Mlp() if options.model == "mlp" else Conv()
+    print(f"test accuracy {train(model, options.steps, options.log):.4f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""hcq-dump: command streams as text, one packet a line."""

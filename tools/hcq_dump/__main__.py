@@ -1,0 +1,130 @@
+"""The hcq-dump command.
+
+Exit codes: 0 done; 2 could not do it (usage, unreadable input); 3 done, but
+something was torn or unknown; 130 interrupted.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from hcq.errors import ConfigError, HcqError
+
+KINDS = ("pm4", "sdma")
+ARCHES = ("gfx1100",)
+
+
+@dataclass
+class Tally:
+    """What a run saw: for the summary and the exit code."""
+
+    packets: int = 0
+    words: int = 0
+    used: int = 0
+    unknown: int = 0
+    torn: int = 0
+
+    def text(self) -> str:
+        parts = [
+            f"{self.packets} packets",
+            f"{self.used} of {self.words} words used",
+            f"{self.unknown} unknown",
+        ]
+        return ", ".join(parts + ([f"{self.torn} torn"] if self.torn else []))
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = argparse.ArgumentParser(prog="hcq-dump", description="Command streams as text.")
+    verbs = top.add_subparsers(dest="verb", required=True)
+    cat = verbs.add_parser("cat", help="print every packet, one a line")
+    cat.add_argument("file", metavar="FILE", help="words, or a recording; - is standard input")
+    cat.add_argument("--as", dest="kind", choices=KINDS, help="what raw words are")
+    cat.add_argument("--arch", choices=ARCHES, default="gfx1100", help="chip of raw words")
+    cat.add_argument("-x", dest="raw", action="store_true", help="add the words in hex")
+    cat.add_argument("--fields", action="store_true", help="add a line per register bit field")
+    cat.add_argument("--jsonl", action="store_true", help="JSON lines instead of text")
+    cat.add_argument("-q", "--quiet", action="store_true", help="no summary on stderr")
+    return top
+
+
+def decoder(kind: str) -> Callable[[list[int]], Iterator["object"]]:
+    """The decoder of a kind of words."""
+    if kind == "sdma":
+        from tools.hcq_dump import sdma
+
+        return sdma.decode
+    from tools.hcq_dump import pm4
+
+    return pm4.decode
+
+
+def streams(options: argparse.Namespace, tally: Tally) -> Iterator[object]:
+    """The streams of the input: one for raw words, one per submission of a recording."""
+    from tools.hcq_dump import recording, source
+
+    data = source.read_bytes(options.file)
+    if source.is_recording(data):
+        yield from recording.read(data, options.file, tally)
+        return
+    if options.kind is None:
+        raise ConfigError(
+            f"{options.file} holds raw words: what are they?",
+            hint=f"add --as {' or --as '.join(KINDS)}",
+        )
+    words = source.words_of(data, options.file)
+    yield source.Stream(options.kind, source.Place(queue=options.kind), words)
+
+
+def cat(options: argparse.Namespace) -> int:
+    """Print every packet of the input; the exit code."""
+    from tools.hcq_dump.record import as_json, child_lines, line
+
+    tally = Tally()
+    for stream in streams(options, tally):
+        if isinstance(stream, str):
+            print(json.dumps({"record": "ioctl", "text": stream}) if options.jsonl else stream)
+            continue
+        tally.words += len(stream.words)
+        for packet in decoder(stream.kind)(stream.words):
+            tally.packets += 1
+            tally.used += len(packet.raw)
+            tally.unknown += packet.unknown
+            tally.torn += packet.torn
+            if options.jsonl:
+                print(json.dumps(as_json(packet, stream.place)))
+                continue
+            print(line(packet, stream.place, options.raw))
+            for child in child_lines(packet, stream.place) if options.fields else ():
+                print(child)
+    if not options.quiet:
+        print(tally.text(), file=sys.stderr)
+    return 3 if tally.unknown or tally.torn else 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; the exit code."""
+    options = parser().parse_args(arguments)
+    try:
+        code = cat(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has seen enough; nothing is left to flush at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except OSError as error:
+        print(f"hcq-dump: {error.filename or options.file}: {error.strerror}", file=sys.stderr)
+        return 2
+    except HcqError as error:
+        print(f"hcq-dump: {error}", file=sys.stderr)
+        return 2
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,199 @@
+"""PM4 words to packets. Decodes what is there; never reads past the end."""
+
+from collections.abc import Callable, Iterator
+
+from hcq.amd.defs import pm4, registers
+from hcq.bits import Layout
+from tools.hcq_dump.fields import COMPARE, address, bits, number, upper
+from tools.hcq_dump.record import Fields, Packet
+
+Decoder = Callable[[list[int]], Fields]
+
+REGISTERS = {
+    value: name
+    for name, value in vars(registers).items()
+    if name.startswith("COMPUTE_") and isinstance(value, int) and value >= pm4.SH_BASE
+}
+USER_DATA = range(
+    registers.COMPUTE_USER_DATA_0,
+    registers.COMPUTE_USER_DATA_0 + registers.COMPUTE_USER_DATA_COUNT,
+)
+REGISTER_LAYOUTS = {
+    layout.name: layout for layout in vars(registers).values() if isinstance(layout, Layout)
+}
+EVENTS = {
+    pm4.EVENT_CS_PARTIAL_FLUSH: "CS_PARTIAL_FLUSH",
+    pm4.EVENT_CACHE_FLUSH_AND_INV_TS: "CACHE_FLUSH_AND_INV_TS",
+    pm4.EVENT_BOTTOM_OF_PIPE_TS: "BOTTOM_OF_PIPE_TS",
+}
+
+
+def decode(words: list[int]) -> Iterator[Packet]:
+    """Every packet of the words; the last one may be torn."""
+    at = 0
+    while at < len(words):
+        packet = _packet(words, at)
+        yield packet
+        at += len(packet.raw)
+
+
+def _packet(words: list[int], at: int) -> Packet:
+    head = words[at]
+    fields = pm4.HEADER.unpack(head)
+    if head == pm4.TYPE2_FILLER:
+        return Packet("PM4", "FILLER", at, [head])
+    if fields["type"] != pm4.TYPE3:
+        kind = [("type", str(fields["type"]))]
+        return Packet("PM4", f"?{head:#010x}", at, [head], kind, unknown=True,
+                      notes=["not a type 2 filler or type 3 packet"])  # fmt: skip
+    code = fields["opcode"]
+    if code == pm4.Opcode.NOP and fields["count"] == pm4.NOP_ONE_WORD_COUNT:
+        return Packet("PM4", "NOP", at, [head])
+    needs = fields["count"] + 1
+    body = words[at + 1 : at + 1 + needs]
+    raw = [head, *body]
+    known = code in pm4.Opcode._value2member_map_
+    name = pm4.Opcode(code).name if known else f"?{code:#04x}"
+    flags = [(k, "1") for k in ("predicate",) if fields[k]]
+    if len(body) < needs:
+        torn = _listed(body)
+        return Packet("PM4", name, at, raw, flags + torn, torn=True, unknown=not known,
+                      notes=[f"!torn needs {needs}, has {len(body)}"])  # fmt: skip
+    if not known:
+        note = f"unknown opcode 0x{code:02X}, {needs} word{'s' if needs != 1 else ''}"
+        return Packet("PM4", name, at, raw, flags + _listed(body), notes=[note], unknown=True)
+    return _known(pm4.Opcode(code), at, raw, flags)
+
+
+def _known(code: pm4.Opcode, at: int, raw: list[int], flags: Fields) -> Packet:
+    body = raw[1:]
+    decoder, length = DECODERS.get(code, (_plain, 0))
+    if len(body) < length:
+        note = f"{code.name} has {length} words, this one {len(body)}"
+        return Packet("PM4", code.name, at, raw, flags + _plain(body), notes=[note], unknown=True)
+    children = _register_bits(code, body)
+    return Packet("PM4", code.name, at, raw, flags + decoder(body), children)
+
+
+def _plain(body: list[int]) -> Fields:
+    return [(f"w{i}", f"{word:#x}") for i, word in enumerate(body)]
+
+
+def _listed(body: list[int]) -> Fields:
+    return [("words", ",".join(f"{w:#x}" for w in body))] if body else []
+
+
+def _nop(body: list[int]) -> Fields:
+    return [("words", str(len(body)))]
+
+
+def register_name(register: int) -> str:
+    """The register's name, or ?0x... for one that has none here."""
+    if register in USER_DATA:
+        return f"COMPUTE_USER_DATA_{register - USER_DATA.start}"
+    return REGISTERS.get(register, f"?{register:#06x}")
+
+
+def _set_registers(base: int) -> Decoder:
+    def decoder(body: list[int]) -> Fields:
+        first = base + pm4.SET_REG_OFFSET.unpack(body[0])["reg_offset"]
+        return [(register_name(first + i), f"{word:#x}") for i, word in enumerate(body[1:])]
+
+    return decoder
+
+
+def _register_bits(code: pm4.Opcode, body: list[int]) -> Fields:
+    """Bit fields of registers whose layout is known."""
+    if code is not pm4.Opcode.SET_SH_REG:
+        return []
+    found: Fields = []
+    names = [name for name, _ in _set_registers(pm4.SH_BASE)(body)]
+    for name, word in zip(names, body[1:], strict=True):
+        layout = REGISTER_LAYOUTS.get(name)
+        found += [(f"{name}.{k}", v) for k, v in bits(layout, word)] if layout else []
+    return found
+
+
+def _dispatch(body: list[int]) -> Fields:
+    sizes = [(k, str(v)) for k, v in zip("xyz", body, strict=False)]
+    return sizes + upper(bits(registers.DISPATCH_INITIATOR, body[3]))
+
+
+def _indirect_buffer(body: list[int]) -> Fields:
+    control = pm4.INDIRECT_BUFFER_CONTROL.unpack(body[2])
+    rest = bits(pm4.INDIRECT_BUFFER_CONTROL, body[2], skip=("ib_size",))
+    return [("ib", address(body[0], body[1])), ("ndw", str(control["ib_size"])), *rest]
+
+
+def _acquire(body: list[int]) -> Fields:
+    whole = body[1] == 0xFFFFFFFF
+    size = "all" if whole else f"{(body[2] << 32 | body[1]) << 8:#x}"
+    span = [("base", f"{(body[4] << 32 | body[3]) << 8:#x}"), ("size", size)]
+    return span + upper(bits(pm4.ACQUIRE_MEM_GCR, body[6]))
+
+
+def _release(body: list[int]) -> Fields:
+    event = pm4.RELEASE_MEM_EVENT.unpack(body[0])["event_type"]
+    caches = bits(pm4.RELEASE_MEM_EVENT, body[0], skip=("event_type", "event_index"))
+    select = pm4.RELEASE_MEM_SELECT.unpack(body[1])
+    found = [("event", EVENTS.get(event, f"?{event:#x}")), *upper(caches)]
+    found += [("data_sel", str(select["data_sel"]))]
+    if select["data_sel"]:
+        found += [("mem", address(body[2], body[3])), ("data", address(body[4], body[5]))]
+    if select["int_sel"]:
+        found += [("int_sel", str(select["int_sel"])), ("ctxid", str(body[6]))]
+    return found
+
+
+def _wait(body: list[int]) -> Fields:
+    control = pm4.WAIT_REG_MEM_CONTROL.unpack(body[0])
+    memory = control["mem_space"] == pm4.WAIT_SPACE_MEMORY
+    where = ("mem", address(body[1], body[2])) if memory else ("reg", f"{body[1]:#x}")
+    mask = "~0" if body[4] == 0xFFFFFFFF else f"{body[4]:#x}"
+    extra = [("operation", str(control["operation"]))] if control["operation"] else []
+    func = ("func", COMPARE.get(control["function"], f"?{control['function']}"))
+    return [func, where, ("ref", number(body[3])), ("mask", mask), *extra]
+
+
+def _write_data(body: list[int]) -> Fields:
+    control = bits(pm4.WRITE_DATA_CONTROL, body[0])
+    data = ",".join(f"{word:#x}" for word in body[3:])
+    return [*control, ("dst", address(body[1], body[2])), ("data", data)]
+
+
+def _copy_data(body: list[int]) -> Fields:
+    control = bits(pm4.COPY_DATA_CONTROL, body[0])
+    return [*control, ("src", address(body[1], body[2])), ("dst", address(body[3], body[4]))]
+
+
+def _event(body: list[int]) -> Fields:
+    control = pm4.EVENT_WRITE_CONTROL.unpack(body[0])
+    event = EVENTS.get(control["event_type"], f"?{control['event_type']:#x}")
+    return [("event", event), ("index", str(control["event_index"]))]
+
+
+def _dma(body: list[int]) -> Fields:
+    ends = [("src", address(body[1], body[2])), ("dst", address(body[3], body[4]))]
+    return [*bits(pm4.DMA_DATA_CONTROL, body[0]), *ends, *bits(pm4.DMA_DATA_COMMAND, body[5])]
+
+
+def _predicated(body: list[int]) -> Fields:
+    return bits(pm4.PRED_EXEC_CONTROL, body[0])
+
+
+# Per opcode: its decoder and the least number of words after the header.
+DECODERS: dict[pm4.Opcode, tuple[Decoder, int]] = {
+    pm4.Opcode.NOP: (_nop, 0),
+    pm4.Opcode.SET_SH_REG: (_set_registers(pm4.SH_BASE), 2),
+    pm4.Opcode.SET_UCONFIG_REG: (_set_registers(pm4.UCONFIG_BASE), 2),
+    pm4.Opcode.DISPATCH_DIRECT: (_dispatch, 4),
+    pm4.Opcode.INDIRECT_BUFFER: (_indirect_buffer, 3),
+    pm4.Opcode.ACQUIRE_MEM: (_acquire, 7),
+    pm4.Opcode.RELEASE_MEM: (_release, 7),
+    pm4.Opcode.WAIT_REG_MEM: (_wait, 6),
+    pm4.Opcode.WRITE_DATA: (_write_data, 4),
+    pm4.Opcode.COPY_DATA: (_copy_data, 5),
+    pm4.Opcode.EVENT_WRITE: (_event, 1),
+    pm4.Opcode.DMA_DATA: (_dma, 6),
+    pm4.Opcode.PRED_EXEC: (_predicated, 1),
+}
