@@ -1,0 +1,241 @@
+"""One simulated AMD GPU: its memory, doorbells, queues, clock and execution units.
+
+Queues are stepped from outside (`sim/schedule.py`); what goes wrong in one of
+them is handed to the kernel driver (`sim/amd/kfd.py`), as interrupts would be.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from sim.amd.chips import Chip
+from sim.amd.doorbell import Doorbells
+from sim.amd.launch import Launch
+from sim.amd.queue import Queue
+from sim.clock import GPU_TICK_NANOSECONDS, Clock
+from sim.memory import GpuMemory, PageFault
+from sim.space import AddressSpace
+
+# What work costs in virtual time. Guess: the order of magnitude of a real board.
+PACKET_NANOSECONDS = 200
+DISPATCH_NANOSECONDS = 5_000
+COPY_BYTES_PER_NANOSECOND = 20
+
+
+class Executor(Protocol):
+    """What carries out machine code (`sim/amd/wave.py`)."""
+
+    counters: dict[str, int]
+
+    def run(self, dispatch: Any, stop: Callable[[], bool]) -> None:
+        """Carry out a dispatch; raises WaveFault."""
+
+
+class Driver(Protocol):
+    """What the GPU tells its kernel driver."""
+
+    def interrupt(self, gpu: "Gpu", context: int) -> None: ...
+    def memory_fault(self, gpu: "Gpu", queue: Queue, address: int, access: str) -> None: ...
+    def queue_error(self, gpu: "Gpu", queue: Queue) -> None: ...
+    def reset(self, gpu: "Gpu", cause: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something a simulated GPU refused. `kind` is memory, queue, wave or hang."""
+
+    kind: str
+    gpu: int
+    queue: str
+    text: str
+
+
+@dataclass
+class Limits:
+    """How a GPU is built and how patient it is. Sizes in bytes, times in seconds."""
+
+    vram: int | None = None
+    large_bar: bool = True
+    queues: int = 127
+    watchdog: float | None = None  # a kernel that runs longer gets the GPU reset
+    kernel_seconds: float = 5.0  # seeded mode: real time after which a kernel counts as endless
+    executor: Callable[[GpuMemory], Executor] | None = None
+
+
+@dataclass
+class Board:
+    """What all parts of a machine share."""
+
+    clock: Clock
+    space: AddressSpace
+    record: Callable[..., None]
+    notify: Callable[[], None]
+    seeded: bool
+    counters: dict[str, int] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+
+
+class Gpu:
+    """One GPU. `lock` is held while its queues are stepped or changed."""
+
+    def __init__(self, board: Board, chip: Chip, index: int, limits: Limits) -> None:
+        self.board = board
+        self.chip = chip
+        self.index = index
+        self.limits = limits
+        self.gpu_id = 0x5D31 + 0x0101 * index
+        self.minor = 128 + index
+        self.vram = limits.vram or chip.vram_bytes
+        self.large_bar = limits.large_bar
+        self.masked = False
+        self.memory = GpuMemory()
+        self.doorbells = Doorbells(board.space)
+        self.queues: list[Queue] = []
+        self.lock = threading.RLock()
+        self.wanted = 0  # threads that want the lock: stepping makes way for them
+        self.is_working = False
+        self.is_stopped = False  # after a fault or reset nothing runs any more
+        self.driver: Driver | None = None
+        self.executor: Executor | None = None
+        self.traces = board.seeded
+        self.record = board.record
+        self.notify = board.notify
+
+    def ticks(self) -> int:
+        """The 100 MHz counter."""
+        return self.board.clock.nanoseconds() // GPU_TICK_NANOSECONDS
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to a counter of the machine."""
+        self.board.counters[name] = self.board.counters.get(name, 0) + amount
+
+    def runnable(self) -> list[Queue]:
+        """The queues that may get somewhere."""
+        if self.is_stopped:
+            return []
+        return [queue for queue in self.queues if queue.is_runnable]
+
+    def step(self, queue: Queue) -> bool:
+        """Carry out one packet of a queue; False when it has to wait."""
+        with self.lock:
+            self.is_working = True
+            try:
+                done = queue.step()
+            finally:
+                self.is_working = False
+        if done:
+            self.board.clock.advance(PACKET_NANOSECONDS)
+        return done
+
+    def spend_copy(self, size: int) -> None:
+        """Let the time pass that a copy of `size` bytes takes."""
+        self.board.clock.advance(size // COPY_BYTES_PER_NANOSECOND)
+
+    def dispatch(self, queue: Queue, launch: Launch) -> bool:
+        """Carry out a launch to its end. False: it hangs, the queue stays on its packet."""
+        self.count("dispatches")
+        self.record("dispatch", self.index, queue.name, launch.groups, launch.threads)
+        if 0 in launch.groups:
+            return True
+        patience = _Patience(self, queue)
+        from sim.amd.wave import Dispatch, WaveFault
+
+        try:
+            with self.memory.in_use():
+                self._execution_units().run(Dispatch(**vars(launch)), patience.is_over)
+        except WaveFault as fault:
+            return self._wave_fault(queue, launch, fault, patience)
+        self.board.clock.advance(DISPATCH_NANOSECONDS)
+        return True
+
+    def interrupt(self, context: int) -> None:
+        """Tell the driver that an event's slot was written."""
+        if self.driver:
+            self.driver.interrupt(self, context)
+
+    def memory_fault(self, queue: Queue, address: int, access: str, text: str) -> None:
+        """A page fault of queue or kernel."""
+        self._note("memory", queue, text)
+        self.record("fault", self.index, queue.name, "memory", access)
+        if self.driver:
+            self.driver.memory_fault(self, queue, address, access)
+
+    def queue_error(self, queue: Queue, text: str, kind: str = "queue") -> None:
+        """Something the command processor or the waves refuse."""
+        self._note(kind, queue, text)
+        self.record("fault", self.index, queue.name, kind)
+        if self.driver:
+            self.driver.queue_error(self, queue)
+
+    def close(self) -> None:
+        """Stop what runs and let go of the doorbells."""
+        for queue in self.queues:
+            queue.stopping = True
+        with self.lock:
+            self.queues.clear()
+            self.doorbells.close()
+
+    def executed(self) -> dict[str, int]:
+        """Counters of the execution units."""
+        return self.executor.counters if self.executor else {}
+
+    def page_kind(self, address: int, access: str) -> str:
+        """Why an access faults: not-present, read-only or no-execute."""
+        try:
+            self.memory.check(address, 1, access)
+        except PageFault as fault:
+            return fault.kind
+        return "not-present"
+
+    def _execution_units(self) -> Executor:
+        if self.executor is None:
+            if self.limits.executor:
+                self.executor = self.limits.executor(self.memory)
+            else:
+                from sim.amd.wave import Executor as Waves
+
+                self.executor = Waves(self.memory)
+        return self.executor
+
+    def _wave_fault(self, queue: Queue, launch: Launch, fault: Any, patience: "_Patience") -> bool:
+        where = f"{queue.name}, kernel at {launch.code:#x}"
+        queue.halted = True
+        if fault.kind == "memory":
+            text = f"{where}, pc {fault.pc:#x}: {fault.access} of {fault.address:#x}: {fault.text}"
+            self.memory_fault(queue, fault.address, fault.access, text)
+        elif fault.kind != "aborted":
+            self.queue_error(queue, f"{where}, pc {fault.pc:#x}: {fault.text}", "wave")
+        elif not queue.stopping:
+            self._hang(queue, f"{where} does not end", patience)
+        return False
+
+    def _hang(self, queue: Queue, text: str, patience: "_Patience") -> None:
+        self._note("hang", queue, text)
+        self.record("hang", self.index, queue.name)
+        if patience.is_reset and self.driver:
+            self.driver.reset(self, "hang")
+
+    def _note(self, kind: str, queue: Queue, text: str) -> None:
+        queue.fault = text
+        self.board.faults.append(Fault(kind, self.index, queue.name, text))
+
+
+class _Patience:
+    """When a running kernel is stopped: its queue goes away, or it ran too long."""
+
+    def __init__(self, gpu: Gpu, queue: Queue) -> None:
+        self.queue = queue
+        self.is_reset = False
+        self._gpu = gpu
+        self._started = time.monotonic()
+
+    def is_over(self) -> bool:
+        """Asked now and then while the kernel runs."""
+        limits = self._gpu.limits
+        seconds = time.monotonic() - self._started
+        if limits.watchdog is not None and not self._gpu.board.seeded:
+            self.is_reset = seconds > limits.watchdog
+        endless = self._gpu.board.seeded and seconds > limits.kernel_seconds
+        return self.queue.stopping or self.is_reset or endless

@@ -1,0 +1,336 @@
+"""A simulated machine: a Host whose device files lead to simulated GPUs.
+
+Put in place with `hcq.host.use(machine)`. Files that are not a GPU's come from the
+real machine. Tests reach in through `fail`, `refuse`, `deny`, `files`, `faults`
+and `log`; the driver sees none of these.
+"""
+
+import atexit
+import hashlib
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from errno import EACCES, EAGAIN, EBADF, EINTR, EINVAL
+from itertools import count
+from typing import Any
+
+from hcq.errors import ConfigError
+from hcq.host import EAGAIN_SECONDS, PAGE, LinuxHost, Region, refused
+from hcq.ioctl_defs import Ioctl, kfd
+from sim.amd import chips, drm, topology
+from sim.amd.events import Refusal
+from sim.amd.gpu import Board, Fault, Gpu, Limits
+from sim.amd.kfd import Kfd
+from sim.clock import RealClock, VirtualClock
+from sim.files import Files
+from sim.schedule import FreeRunning, Scheduler, Seeded
+from sim.space import AddressSpace
+
+LOG_LENGTH = 20_000
+# The interpreter hands its lock over after this long: the device's thread and the program's
+# share it, and the default of 5 ms would be felt at every wait.
+SWITCH_SECONDS = 0.0005
+NEWEST_KFD = (1, 18)
+_REQUEST_SIZE_SHIFT, _REQUEST_SIZE_MASK = 16, 0x3FFF
+
+
+@dataclass
+class _File:
+    """An open device file."""
+
+    path: str
+    gpu: Gpu | None  # of a render node
+    serial: int  # of this open; never used again
+
+
+class Machine:
+    """A computer with simulated GPUs. `limits` are the fields of `Limits`."""
+
+    def __init__(
+        self,
+        gpus: Sequence[str] = ("gfx1100",),
+        *,
+        seed: int | None = None,
+        kfd: tuple[int, int] = (1, 17),
+        masked: Sequence[int] = (),
+        save_sizes: bool = False,
+        **limits: Any,
+    ) -> None:
+        if kfd[0] != 1 or not 0 <= kfd[1] <= NEWEST_KFD[1]:
+            known = f"(1, 0) to {NEWEST_KFD}"
+            raise ConfigError(f"kfd interface {kfd} is not simulated; known are {known}")
+        self.seed = seed
+        self.files = Files()
+        self.log: deque[tuple[Any, ...]] = deque(maxlen=LOG_LENGTH)
+        self.calls: deque[str] = deque(maxlen=LOG_LENGTH)  # through the boundary, by name
+        self.is_closed = False
+        self._digest = hashlib.sha256()
+        self._real = LinuxHost()
+        self._serials = count(1)
+        self._opened: dict[int, _File] = {}
+        self._plans: list[_Plan] = []
+        self._denied: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._clock = RealClock() if seed is None else VirtualClock()
+        self._space = AddressSpace(seed or 0)
+        self._board = Board(
+            self._clock, self._space, self._record, self._notify, seed is not None
+        )
+        built = Limits(**limits)
+        self.gpus = [
+            Gpu(self._board, chips.find(name), index, built) for index, name in enumerate(gpus)
+        ]
+        for index in masked:
+            self.gpus[index].masked = True
+        self.scheduler: Scheduler
+        if isinstance(self._clock, RealClock):
+            self.scheduler = FreeRunning(self.gpus)
+        else:
+            self.scheduler = Seeded(self.gpus, seed or 0, self._clock)
+        self.kfd = Kfd(self._board, self.gpus, self.scheduler, kfd)
+        self.kfd.render_file = self._render_file
+        self.kfd.on_error = self._dump
+        topology.build(self.files, self.gpus, save_sizes=save_sizes)
+        self.files.add(_KFD, b"")
+        for gpu in self.gpus:
+            self.files.add(_render_node(gpu), b"")
+        self._switch = sys.getswitchinterval()
+        sys.setswitchinterval(min(self._switch, SWITCH_SECONDS))
+        # At exit only the threads end: memory may still be looked at by whatever comes later.
+        atexit.register(self.stop)
+
+    # The Host.
+
+    def open(self, path: str) -> int:
+        self._enter("open", path)
+        if not self.files.owns(path):
+            return self._real.open(path)
+        self.files.read(path)
+        gpu = next((g for g in self.gpus if _render_node(g) == path), None)
+        if path != _KFD and gpu is None:
+            raise OSError(EINVAL, "this file is only for reading", path)
+        # A real descriptor, so that numbers, limits and leaks are those of the process.
+        fd = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        self._opened[fd] = _File(path, gpu, next(self._serials))
+        return fd
+
+    def close(self, fd: int) -> None:
+        self._enter("close", "")
+        self._opened.pop(fd, None)
+        os.close(fd)
+
+    def ioctl(self, fd: int, call: Ioctl, args: Any) -> None:
+        address = int(call.ffi.cast("uintptr_t", args))
+        limit = self.now() + EAGAIN_SECONDS
+        while True:
+            try:
+                self._ioctl(fd, call, address)
+            except Refusal as refusal:
+                self._record("refused", call.name, refusal.number)
+                if refusal.number == EINTR or (refusal.number == EAGAIN and self.now() < limit):
+                    self.relax()
+                    continue
+                error = refused(call, args, refusal.number)
+                raise error from None
+            return
+
+    def reserve(self, size: int, alignment: int = PAGE, below: int = 1 << 47) -> int:
+        self._enter("reserve", "")
+        return self._space.reserve(size, alignment, below)
+
+    def mmap(self, fd: int, size: int, offset: int, address: int | None = None) -> Region:
+        file = self._opened.get(fd)
+        self._enter("mmap", file.path if file else "")
+        if file is None:
+            return self._real.mmap(fd, size, offset, address)
+        try:
+            if file.gpu:
+                return self.kfd.buffers.view(file.gpu, size, offset, address)
+            return self.kfd.mmap(size, offset, address)
+        except Refusal as refusal:
+            self._record("refused", "mmap", refusal.number)
+            text = f"mmap: {os.strerror(refusal.number)}; {refusal.why}"
+            raise OSError(refusal.number, text) from None
+
+    def munmap(self, region: Region) -> None:
+        self.release(region.address, region.size)
+
+    def release(self, address: int, size: int) -> None:
+        self._enter("munmap", "")
+        self._space.release(address, size)
+        self.kfd.buffers.released(address, size)
+
+    def read(self, path: str) -> bytes:
+        self._enter("read", path)
+        return self.files.read(path) if self.files.owns(path) else self._real.read(path)
+
+    def list(self, path: str) -> list[str]:
+        self._enter("list", path)
+        return self.files.list(path) if self.files.owns(path) else self._real.list(path)
+
+    def exists(self, path: str) -> bool:
+        return self.files.exists(path) if self.files.owns(path) else self._real.exists(path)
+
+    def poll(self, fd: int, seconds: float) -> bool:
+        if fd in self._opened:
+            raise OSError(EINVAL, "a simulated device file cannot be polled")
+        return self._real.poll(fd, seconds)
+
+    def now(self) -> float:
+        return self._clock.nanoseconds() / 1e9
+
+    def relax(self) -> None:
+        self.scheduler.relax()
+
+    # What tests and the launcher use.
+
+    @property
+    def faults(self) -> Sequence[Fault]:
+        """Everything that GPUs refused, oldest first."""
+        return self._board.faults
+
+    @property
+    def stats(self) -> dict[str, int]:
+        """Counters: dispatches, packets, waves, instructions, sdma_bytes."""
+        names = ("dispatches", "packets", "waves", "instructions", "sdma_bytes")
+        counted = dict.fromkeys(names, 0) | self._board.counters
+        for gpu in self.gpus:
+            for name, value in gpu.executed().items():
+                if name in ("waves", "instructions"):
+                    counted[name] += int(value)
+        return counted
+
+    @property
+    def log_hash(self) -> str:
+        """A digest of the whole event log: equal for equal seeds and programs."""
+        return self._digest.hexdigest()
+
+    def fail(self, nth: int, errno: int, *, kind: str | None = None) -> None:
+        """Let the nth call from now (1 is the next; of a kind such as "ioctl") give an errno."""
+        self._plans.append(_Plan(errno, kind=kind, after=nth - 1, times=1))
+
+    def refuse(self, name: str, errno: int, times: int | None = None) -> None:
+        """Let an ioctl of that name give an errno, always or the next few times."""
+        self._plans.append(_Plan(errno, name=name, times=times))
+
+    def deny(self, path: str, errno: int = EACCES) -> None:
+        """Let opening and reading a path give an errno."""
+        self._denied[path] = errno
+
+    def reset_gpu(self, index: int = 0, cause: str = "hang") -> None:
+        """Reset a GPU as the kernel does after a hang or, `cause` "ecc", a memory error."""
+        self.kfd.reset(self.gpus[index], cause)
+
+    def drop_interrupts(self, lost: bool = True) -> None:
+        """Lose every interrupt from now on, or no longer."""
+        self.kfd.events.interrupts = not lost
+
+    @property
+    def open_files(self) -> int:
+        """How many simulated device files are open."""
+        return len(self._opened)
+
+    def stop(self) -> None:
+        """End the threads, and the kernels they run. May be repeated."""
+        for gpu in self.gpus:
+            gpu.is_stopped = True
+            for queue in gpu.queues:
+                queue.stopping = True
+        self.scheduler.stop()
+        sys.setswitchinterval(self._switch)
+
+    def shut_down(self) -> None:
+        """Stop, and give memory and descriptors back. May be repeated."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        atexit.unregister(self.stop)
+        self.stop()
+        for gpu in self.gpus:
+            gpu.close()
+        self.kfd.close()
+        for fd in self._opened:
+            with suppress(OSError):
+                os.close(fd)
+        self._opened.clear()
+
+    def _ioctl(self, fd: int, call: Ioctl, address: int) -> None:
+        self._enter("ioctl", call.name, ioctl=True)
+        self.scheduler.before_call()
+        file = self._opened.get(fd)
+        if file is None:
+            raise Refusal(EBADF, f"descriptor {fd} is not open")
+        size = call.number >> _REQUEST_SIZE_SHIFT & _REQUEST_SIZE_MASK
+        if file.gpu:
+            drm.ioctl(call.number, address, size)
+        else:
+            self.kfd.ioctl(call.number, address, size)
+
+    def _enter(self, kind: str, detail: str, *, ioctl: bool = False) -> None:
+        """Note a call through the boundary, and fail it where a test wants that."""
+        self.calls.append(f"{kind} {detail}" if detail else kind)
+        self._record("call", kind, detail)
+        number = self._denied.get(detail)
+        for plan in list(self._plans):
+            if plan.strikes(kind, detail):
+                number = plan.errno
+                if plan.times == 0:
+                    self._plans.remove(plan)
+        if number is None:
+            return
+        if ioctl:
+            raise Refusal(number, "a test wants it so")
+        raise OSError(number, os.strerror(number), detail)
+
+    def _record(self, *entry: Any) -> None:
+        if self.seed is None and entry[0] == "call":
+            return
+        with self._lock:
+            stamped = (self._clock.nanoseconds() if self.seed is not None else 0, *entry)
+            self.log.append(stamped)
+            self._digest.update(repr(stamped).encode())
+
+    def _notify(self) -> None:
+        self.scheduler.notify()
+
+    def _render_file(self, fd: int) -> tuple[int, Gpu] | None:
+        file = self._opened.get(fd)
+        return (file.serial, file.gpu) if file and file.gpu else None
+
+    def _dump(self, gpu: Gpu, text: str) -> None:
+        """What the kernel leaves behind after an error, for whoever may read it."""
+        dump = f"**** AMDGPU Device Coredump ****\nkernel: simulated\n{text}\n".encode()
+        self.files.add(f"/sys/class/drm/renderD{gpu.minor}/device/devcoredump/data", dump)
+
+
+_KFD = kfd.NODE
+
+
+@dataclass
+class _Plan:
+    """Which call is to fail."""
+
+    errno: int
+    name: str | None = None
+    kind: str | None = None
+    after: int = 0
+    times: int | None = None
+
+    def strikes(self, kind: str, detail: str) -> bool:
+        if self.kind not in (None, kind) or self.name not in (None, detail) or self.times == 0:
+            return False
+        if self.after:
+            self.after -= 1
+            return False
+        if self.times is not None:
+            self.times -= 1
+        return True
+
+
+def _render_node(gpu: Gpu) -> str:
+    return f"/dev/dri/renderD{gpu.minor}"
+

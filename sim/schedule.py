@@ -1,0 +1,172 @@
+"""Who runs the simulated queues, and when.
+
+Free-running: a thread for each GPU, woken by its doorbells, so that the program
+and the device run side by side. Seeded: nothing runs but inside a call to the
+machine, in an order that the seed decides, on a clock that only this file moves.
+"""
+
+import threading
+import time
+from collections.abc import Sequence
+from random import Random
+from typing import TYPE_CHECKING
+
+from sim.clock import VirtualClock
+from sim.watch import Watch
+
+if TYPE_CHECKING:
+    from sim.amd.gpu import Gpu
+
+RELAX_SECONDS = 0.0005
+LOCK_YIELD_SECONDS = 0.0001
+# How many sleeps the watcher takes before it looks around: with a packet that waits for
+# memory after each one, without any after about 50 ms.
+SLEEPS_STALLED, SLEEPS_IDLE = 1, 1000
+
+# Virtual nanoseconds that a fruitless look of the program costs: doubled each time in a row.
+FIRST_IDLE_STEP, LAST_IDLE_STEP = 1_000, 100_000_000
+MOST_STEPS = 8
+
+
+class FreeRunning:
+    """A thread for each GPU."""
+
+    def __init__(self, gpus: "Sequence[Gpu]") -> None:
+        self._gpus = gpus
+        self._stopping = False
+        self._bell = threading.Lock()
+        self._bell.acquire()
+        self._watches: dict[int, Watch] = {}
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Begin to watch; called when the first queue exists."""
+        if self._threads or self._stopping:
+            return
+        self._watches = {gpu.index: Watch() for gpu in self._gpus}
+        for gpu in self._gpus:
+            name = f"sim-amd{gpu.index}"
+            thread = threading.Thread(target=self._serve, args=(gpu,), name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def changed(self, gpu: "Gpu") -> None:
+        """The queues of a GPU are others now: watch those."""
+        if gpu.index in self._watches:
+            self._watches[gpu.index].wake()
+
+    def notify(self) -> None:
+        """A packet wrote memory: let the waiting program look."""
+        if self._bell.locked():
+            try:
+                self._bell.release()
+            except RuntimeError:
+                return  # another thread was quicker
+
+    def relax(self) -> None:
+        """The program waits: give the core away until something happened, for a moment at most."""
+        for watch in self._watches.values():
+            if watch.is_waiting:
+                watch.wake()
+        self._bell.acquire(timeout=RELAX_SECONDS)
+
+    def before_call(self) -> None:
+        """The device needs no invitation."""
+
+    def stop(self) -> None:
+        """End the threads. Kernels that still run have been told to stop."""
+        self._stopping = True
+        for watch in self._watches.values():
+            watch.wake()
+        for thread in self._threads:
+            thread.join(5.0)
+
+    def _serve(self, gpu: "Gpu") -> None:
+        watch = self._watches[gpu.index]
+        while not self._stopping:
+            if self._work(gpu):
+                continue
+            with gpu.lock:
+                queues = [] if gpu.is_stopped else list(gpu.queues)
+                cells = [(gpu.doorbells.cell_address(q.setup.cell), q.doorbell) for q in queues]
+                # What rang between the last look and now is in the cells already.
+                stalled = any(q.is_runnable for q in queues)
+            watch.wait(cells, SLEEPS_STALLED if stalled else SLEEPS_IDLE)
+
+    def _work(self, gpu: "Gpu") -> bool:
+        """Step every queue once as far as it goes; False when none got anywhere."""
+        moved = False
+        for queue in gpu.runnable():
+            while gpu.step(queue):
+                moved = True
+                if gpu.wanted or self._stopping:
+                    break
+        if moved:
+            self.notify()
+        if gpu.wanted:
+            time.sleep(LOCK_YIELD_SECONDS)
+        return moved
+
+
+class Seeded:
+    """One thing at a time, in an order drawn from a seed."""
+
+    def __init__(self, gpus: "Sequence[Gpu]", seed: int, clock: VirtualClock) -> None:
+        self._gpus = gpus
+        self._random = Random(seed)
+        self._clock = clock
+        self._idle_step = FIRST_IDLE_STEP
+        self._active = False
+
+    def start(self) -> None:
+        """Nothing to start: the program's calls drive the device."""
+
+    def changed(self, gpu: "Gpu") -> None:
+        """Nothing watches."""
+
+    def notify(self) -> None:
+        """Nobody waits elsewhere."""
+
+    def relax(self) -> None:
+        """Run some packets; when there is nothing to do, let time pass, ever faster."""
+        if self._run(self._random.randint(1, MOST_STEPS)):
+            self._idle_step = FIRST_IDLE_STEP
+            return
+        self._clock.advance(self._idle_step)
+        self._idle_step = min(self._idle_step * 2, LAST_IDLE_STEP)
+
+    def before_call(self) -> None:
+        """The device may have got somewhere since the last call."""
+        self._run(self._random.randint(0, 2))
+
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+    def _run(self, steps: int) -> bool:
+        if self._active:  # an interrupt handler of the program called back
+            return False
+        self._active = True
+        try:
+            return self._steps(steps)
+        finally:
+            self._active = False
+
+    def _steps(self, steps: int) -> bool:
+        moved = False
+        stalled: set[int] = set()
+        while steps:
+            choices = [(gpu, queue) for gpu in self._gpus for queue in gpu.runnable()
+                       if id(queue) not in stalled]  # fmt: skip
+            if not choices:
+                break
+            gpu, queue = self._random.choice(choices)
+            if gpu.step(queue):
+                moved = True
+                stalled.clear()
+                steps -= 1
+            else:
+                stalled.add(id(queue))
+        return moved
+
+
+Scheduler = FreeRunning | Seeded
