@@ -49,6 +49,7 @@ def _declarations(w: int) -> str:
     lines = [
         f"declare {mask} @llvm.cttz.{mask}({mask}, i1)",
         f"declare {mask} @llvm.ctlz.{mask}({mask}, i1)",
+        "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
         "declare i64 @llvm.umin.i64(i64, i64)",
         "declare i64 @llvm.umax.i64(i64, i64)",
         f"declare i64 @llvm.vector.reduce.umin.v{w}i64(<{w} x i64>)",

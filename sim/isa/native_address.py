@@ -11,16 +11,19 @@ and chapter 12 (data share); LLVM AMDGPUUsage (apertures, swizzled scratch).
 from __future__ import annotations
 
 from sim.isa import state
+from sim.isa.native_fast import FAST_KINDS, fast_row
 
 KINDS = ("global", "saddr", "lds", "scratch", "flat")
 WIDTHS = (8, 16, 32, 64, 96, 128)
 ACTIONS = ("load", "store")
+SCALAR_COUNTS = (1, 2, 4, 8, 16)
 
 
 def names() -> list[str]:
     """Functions kernels call, in the order of the thread record's function table."""
     moves = [f"{k}_{a}_{b}" for k in KINDS for a in ACTIONS for b in WIDTHS]
-    return [*moves, *(f"{kind}_address" for kind in KINDS), "scalar_load", "CHECK", "FAULT"]
+    scalars = [f"scalar_load_{words}" for words in SCALAR_COUNTS]
+    return [*moves, *(f"{kind}_address" for kind in KINDS), *scalars, "CHECK", "FAULT"]
 
 
 def address_functions(width: int) -> str:
@@ -98,14 +101,17 @@ def move_functions(width: int) -> str:
     """What kernels call: (thread, register, base, lanes, data registers, pc)."""
     parts = [_move(width, kind, action, bits)
              for kind in KINDS for action in ACTIONS for bits in WIDTHS]
-    return "\n".join(parts) + _SCALAR_LOAD
+    return "\n".join(parts + [_scalar_load(words) for words in SCALAR_COUNTS])
 
 
 def _move(w: int, kind: str, action: str, bits: int) -> str:
     mask = f"i{w}"
+    begin = "entry:"
+    if kind in FAST_KINDS and bits >= 32:
+        begin = f"entry:{fast_row(w, kind, action, bits)}\ngeneral:"
     text = f"""
 define void @{kind}_{action}_{bits}(ptr %t, ptr %reg, i64 %base, {mask} %mask, ptr %data, i32 %pc) #0 {{
-entry:
+{begin}
   %active = call {mask} @{kind}_address(ptr %t, ptr %reg, i64 %base, {mask} %mask, i64 {bits // 8})"""
     if kind in ("lds", "flat") and action == "load":
         text += _zero_outside(w, max(1, bits // 32))
@@ -204,30 +210,23 @@ def _swizzle(w: int) -> str:
   %swizzled = add <{w} x i64> %s2, %wsv"""
 
 
-_SCALAR_LOAD = f"""
-define void @scalar_load(ptr %t, i64 %address, i64 %words, ptr %data, i32 %pc) #0 {{
+def _scalar_load(words: int) -> str:
+    """(thread, address, scalar registers, pc): consecutive words into consecutive registers."""
+    row = f"<{words} x i32>"
+    return f"""
+define void @scalar_load_{words}(ptr %t, i64 %address, ptr %data, i32 %pc) #0 {{
 entry:
   %a = and i64 %address, -4
-  %size = mul i64 %words, 4
-  %end = add i64 %a, %size
+  %end = add i64 %a, {4 * words}
   %ok = call i1 @OK(ptr %t, i64 %a, i64 %end, i64 {state.READ}, i32 %pc, i1 true)
-  %from = inttoptr i64 %a to ptr
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %i1, %put ]
-  br i1 %ok, label %read, label %put
+  br i1 %ok, label %read, label %fail
 read:
-  %fp = getelementptr i32, ptr %from, i64 %i
-  %got = load i32, ptr %fp
-  br label %put
-put:
-  %value = phi i32 [ %got, %read ], [ 0, %loop ]
-  %dp = getelementptr i32, ptr %data, i64 %i
-  store i32 %value, ptr %dp
-  %i1 = add i64 %i, 1
-  %more = icmp ult i64 %i1, %words
-  br i1 %more, label %loop, label %end_
-end_:
+  %from = inttoptr i64 %a to ptr
+  %got = load {row}, ptr %from, align 4
+  store {row} %got, ptr %data, align 4
+  ret void
+fail:
+  store {row} zeroinitializer, ptr %data, align 4
   ret void
 }}
 """

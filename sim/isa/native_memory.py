@@ -18,6 +18,9 @@ ATTRIBUTES = (
     'attributes #0 = { nounwind noinline "min-legal-vector-width"="512" '
     '"prefer-vector-width"="512" }\n'
     'attributes #1 = { nounwind alwaysinline "min-legal-vector-width"="512" '
+    '"prefer-vector-width"="512" }\n'
+    # Kernels spill whole vectors, which must not straddle cache lines.
+    'attributes #2 = { nounwind noinline alignstack=64 "min-legal-vector-width"="512" '
     '"prefer-vector-width"="512" }'
 )
 

@@ -178,7 +178,7 @@ def mark_full(program: Program, wave_size: int) -> None:
     A register counts as full when it holds all ones on every path. That is how masks vanish
     from straight code: s_and_saveexec keeps the old exec, s_or_b32 exec brings it back.
     """
-    whole = frozenset({EXEC} if wave_size == 32 else {EXEC, EXEC + 1})
+    whole = exec_codes(wave_size)
     states: dict[int, frozenset[int]] = {0: whole}
     todo = [0]
     if program.indirect:  # anything may come from anywhere
@@ -198,6 +198,11 @@ def mark_full(program: Program, wave_size: int) -> None:
                 todo.append(target)
     for start, full in states.items():
         program.blocks[start].full = full
+
+
+def exec_codes(wave_size: int) -> frozenset[int]:
+    """The registers that EXEC consists of."""
+    return frozenset({EXEC} if wave_size == 32 else {EXEC, EXEC + 1})
 
 
 def step_full(instruction: Instruction, full: set[int]) -> None:

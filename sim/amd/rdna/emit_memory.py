@@ -62,7 +62,7 @@ class MemoryEmitter:
         self.registers.overwrite(codes, whole=True)
         self._forget_full(codes)
         self._call(
-            "scalar_load", f"i64 {address}", f"i64 {len(codes)}",
+            f"scalar_load_{len(codes)}", f"i64 {address}",
             f"ptr {self.registers.home(codes[0])}", f"i32 {_pc(instruction)}",
         )  # fmt: skip
 
@@ -222,8 +222,7 @@ class MemoryEmitter:
     def _call(self, name: str, *arguments: str) -> None:
         pointer = self._function(name)
         self.emitter.line(f"call void {pointer}(ptr %t, {', '.join(arguments)})")
-        if name != "scalar_load":
-            self.registers.forget_vectors()
+        self.registers.forget_vectors()
 
     def _function(self, name: str) -> str:
         place = self.emitter.pure(f"getelementptr i8, ptr %t, i64 {FUNCTION_AT[name]}")

@@ -78,7 +78,7 @@ class EmitRegisters:
             return
         new = value
         if mask is not None and _text(mask) not in ("true", "splat (i1 true)"):
-            new = mask.select(value, self.read("vgpr", index))
+            new = mask.select(value, self._old(index))
         if isinstance(new, LlvmValue):
             new = new.spread()
         self._define(FIRST_VGPR + index, _text(new), f"<{self.width} x i32>")
@@ -159,12 +159,21 @@ class EmitRegisters:
     def _vector(self, index: int) -> str:
         return self._fetch(FIRST_VGPR + index, f"<{self.width} x i32>", 64)
 
-    def _fetch(self, key: int, kind: str, align: int) -> str:
+    def _old(self, index: int) -> LlvmValue:
+        """What inactive lanes keep.
+
+        Loaded as volatile so that LLVM does not turn select and store into a masked store,
+        from which later loads cannot be forwarded by the host's store buffer.
+        """
+        text = self._fetch(FIRST_VGPR + index, f"<{self.width} x i32>", 64, "volatile ")
+        return self._value(U32, text, lanes=True)
+
+    def _fetch(self, key: int, kind: str, align: int, how: str = "") -> str:
         text = self._values.get(key)
         if text is None:
             self.expose([key])
             pointer = self.home(key)
-            text = self.emitter.effect(f"load {kind}, ptr {pointer}, align {align}")
+            text = self.emitter.effect(f"load {how}{kind}, ptr {pointer}, align {align}")
             self._values[key] = text
         return text
 

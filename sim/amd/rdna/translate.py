@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from hcq.errors import SimFault
 from sim.amd.rdna import mode
-from sim.amd.rdna.cfg import Block, Program, mark_full, step_full
+from sim.amd.rdna.cfg import Block, Program, exec_codes, mark_full, step_full
 from sim.amd.rdna.emit_memory import MemoryEmitter
 from sim.amd.rdna.emit_registers import EmitRegisters, PendingStore
 from sim.amd.rdna.instruction import Instruction
@@ -26,6 +26,7 @@ from sim.isa.native import FUNCTION_AT
 from sim.isa.native_memory import ATTRIBUTES
 from sim.isa.value import U32, Value
 
+LEAST_MASKED = 4  # vector results that make a second version of a block worth its translation
 EVERYTHING = set(range(256 + 256))
 
 
@@ -50,6 +51,8 @@ class Translator:
         self.width = wave_size
         self.extras: dict[str, str] = {}
         self.problems: dict[int, SimFault] = {}
+        self.is_full = full
+        self.label = ""  # of the block being written
         if full:
             mark_full(program, wave_size)
         else:
@@ -58,7 +61,7 @@ class Translator:
 
     def text(self, name: str) -> str:
         """The module, with the function called `name`."""
-        written = [self._block(block) for block in self.program.blocks.values()]
+        written = [w for block in self.program.blocks.values() for w in self._versions(block)]
         self._settle(written)
         emitter = self.emitter
         body = "\n".join(line for line in emitter.lines if line)
@@ -66,7 +69,7 @@ class Translator:
         extras = "\n".join(self.extras.values())
         declarations = "\n".join(sorted(emitter.declarations))
         return f"""
-define i32 @{name}(ptr noalias %t, ptr noalias %w) #0 {{
+define i32 @{name}(ptr noalias %t, ptr noalias %w) #2 {{
 entry:
 {slots}
   %resumep = getelementptr i8, ptr %w, i64 {state.RESUME}
@@ -96,11 +99,29 @@ unknown:
 
     # --- one block
 
-    def _block(self, block: Block) -> _Written:
+    def _versions(self, block: Block) -> list[_Written]:
+        """The block; where lanes are only likely to be all active, once with that known."""
+        if not self.is_full or not _wants_two(block, self.width):
+            return [self._block(block, _label(block.start), block.full)]
+        emitter, label = self.emitter, _label(block.start)
+        emitter.label(label)
+        check = EmitRegisters(emitter, block.full)
+        everybody = emitter.pure(f"icmp eq i{self.width} {check.exec_bits()}, -1")
+        emitter.line(f"br i1 {everybody}, label %all_{label}, label %some_{label}")
+        full = block.full | exec_codes(self.width)
+        versions = [
+            self._block(block, f"all_{label}", full),
+            self._block(block, f"some_{label}", block.full),
+        ]
+        versions[0].registers.uses |= check.uses
+        return versions
+
+    def _block(self, block: Block, label: str, full: frozenset[int]) -> _Written:
         emitter = self.emitter
-        registers = EmitRegisters(emitter, block.full)
+        registers = EmitRegisters(emitter, full)
         memory = MemoryEmitter(emitter, registers, self.extras.__setitem__)
-        emitter.label(_label(block.start))
+        self.label = label
+        emitter.label(label)
         count_at = len(emitter.lines)
         emitter.line("")
         done = 0
@@ -168,7 +189,9 @@ unknown:
     # --- stores that later blocks need
 
     def _settle(self, written: list[_Written]) -> None:
-        live_in = {w.block.start: set(w.registers.uses) for w in written}
+        live_in: dict[int, set[int]] = {w.block.start: set() for w in written}
+        for w in written:
+            live_in[w.block.start] |= w.registers.uses
         changed = True
         while changed:
             changed = False
@@ -198,19 +221,19 @@ unknown:
         """The label that leads to target; over a backward branch the wave may yield."""
         if target > source.address:
             return _label(target)
-        return f"back_{_label(source.address)}"
+        return f"back_{self.label}"
 
     def backward(self, source: Instruction, target: int) -> None:
         """The code behind a `back_` label."""
         if target > source.address:
             return
         emitter = self.emitter
-        emitter.label(f"back_{_label(source.address)}")
+        emitter.label(f"back_{self.label}")
         left = emitter.effect("load i64, ptr %budgetp")
         less = emitter.effect(f"sub i64 {left}, 1")
         emitter.line(f"store i64 {less}, ptr %budgetp")
         out = emitter.effect(f"icmp sle i64 {less}, 0")
-        label = f"yield_{_label(source.address)}"
+        label = f"yield_{self.label}"
         emitter.line(f"br i1 {out}, label %{label}, label %{_label(target)}")
         emitter.label(label)
         self.leave(target, state.RUN)
@@ -328,6 +351,18 @@ CONTROL_EMITTERS = {
     "s_swappc_b64": _swap_pc,
     "s_call_b64": _call,
 }
+
+
+def _wants_two(block: Block, wave_size: int) -> bool:
+    """Whether a block gains from knowing that all lanes are active."""
+    if exec_codes(wave_size) <= block.full:
+        return False
+    masked = sum(_is_masked(instruction) for instruction in block.instructions)
+    return masked >= LEAST_MASKED
+
+
+def _is_masked(instruction: Instruction) -> bool:
+    return any(operand.kind == "vgpr" for operand in instruction.destinations)
 
 
 def _transfers(block: Block) -> bool:
