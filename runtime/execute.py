@@ -79,8 +79,11 @@ def _prepare(calls: Sequence[Call]) -> None:
 def _run_program(call: ProgramCall, report: bool) -> None:
     device = Device[call.device]
     program = device.program(call.kernel)
-    buffers = call.buffers
-    places = [buffer.located() for buffer in buffers]
+    name = device.canonical
+    for buffer in call.buffers:
+        if buffer.device != name:
+            check_device(program, buffer)
+    places = [buffer.located() for buffer in call.buffers]
     scalars: Sequence[int] = ()
     grid = None
     if program.runs == 0 or len(places) != program.buffer_count:
@@ -129,8 +132,6 @@ def _check(program: Program, call: ProgramCall) -> None:
             device=program.device.name,
             facts={"kernel": call.kernel.name, "variables": names},
         )
-    for buffer in call.buffers:
-        check_device(program, buffer)
 
 
 def _run_copy(call: CopyCall, report: bool) -> None:

@@ -20,8 +20,9 @@ HEALTH = ("ok", "retry", "reset-queue", "reset-device", "restart-process", "rebo
 class OpenedDevice:
     """A device that has been opened: allocator, renderer names, programs, counters.
 
-    name: "AMD:0". index: 0. arch: "gfx1100". target: the renderer in use,
-    "LLVM:gfx1100". capabilities: the optional operations its backend has.
+    name: "AMD:0". canonical: "AMD", as buffers name it. index: 0. arch: "gfx1100".
+    target: the renderer in use, "LLVM:gfx1100". capabilities: the optional
+    operations its backend has.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class OpenedDevice:
     ) -> None:
         self.backend = backend
         self.name = backend.name
+        self.canonical = target.device
         self.index = target.index
         self.arch = backend.arch
         self.renderers = backend.renderers
