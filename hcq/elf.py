@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import pairwise
 from typing import Any
 
 from hcq.bits import align
@@ -134,7 +135,7 @@ class ObjectFile:
     def _read(self) -> None:
         from elftools.elf.elffile import ELFFile
 
-        self._elf = ELFFile(BytesIO(self.image))
+        self._elf: Any = ELFFile(BytesIO(self.image))
         for index, section in enumerate(self._elf.iter_sections()):
             header = section.header
             self.sections.append(
@@ -164,7 +165,7 @@ class ObjectFile:
         """Sections that take up memory; CodeObjectError when two overlap in the file."""
         found = [s for s in self.sections if s.is_loaded]
         spans = sorted((s.offset, s.offset + s.size, s.name) for s in found if s.kind != SHT_NOBITS)
-        for (_, end, below), (start, _, above) in zip(spans, spans[1:], strict=False):
+        for (_, end, below), (start, _, above) in pairwise(spans):
             if start < end:
                 raise bad(f"section {above} sh_offset", start, f"overlaps section {below}")
         return found
@@ -237,5 +238,6 @@ def _notes(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:
         data_at = name_at + align(name_size, 4)
         if data_at + size > len(data):
             raise bad("note size", size, "is past the section's end")
-        yield data[name_at : name_at + name_size].rstrip(b"\0"), kind, data[data_at : data_at + size]
+        owner = data[name_at : name_at + name_size].rstrip(b"\0")
+        yield owner, kind, data[data_at : data_at + size]
         at = data_at + align(size, 4)

@@ -127,6 +127,11 @@ def word32(value: Number, name: str) -> Word:
     return value
 
 
+def plain(words: Sequence[Word]) -> list[int]:
+    """Words that hold no formula."""
+    return [word for word in words if isinstance(word, int)]
+
+
 def formula(value: Slot | Formula) -> Formula:
     """A slot alone is the formula without steps."""
     return value if isinstance(value, Formula) else Formula(value)

@@ -108,12 +108,17 @@ class Timeline:
         self._cells.reverse()
         self.cell.reset()
 
-    def advance(self) -> int:
-        """Take the next value."""
+    @property
+    def following(self) -> int:
+        """The value of the next submission; whoever publishes it sets `submitted`."""
         if self.must_turn:
             raise QueueError("the timeline must be drained and turned first")
-        self.submitted += 1
-        return self.submitted
+        return self.submitted + 1
+
+    @property
+    def previous_payload(self) -> int:
+        """What the next submission waits for in the cell: 0 right after a turn."""
+        return self.payload(self.submitted)
 
     def is_done(self, value: int) -> bool:
         """Whether everything up to a value has finished."""

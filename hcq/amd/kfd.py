@@ -16,6 +16,7 @@ from typing import Any
 from hcq.errors import DeviceBanned, DeviceOpenError, HcqError, IoctlError, missing_node
 from hcq.host import Host, Region
 from hcq.ioctl_defs import Ioctl, kfd
+from hcq.timeline import SignalPool
 
 PAGE = 4096
 LARGE_PAGE = 2 << 20
@@ -71,6 +72,8 @@ class Kfd:
         self.members: list[int] = []  # gpu_ids of open devices, one entry per device
         self.shared: list[Allocation] = []
         self.event_page: Allocation | None = None
+        self.has_event_page = False  # the kernel was told of it
+        self.pool: SignalPool | None = None
         self.fd = _open_node(host, kfd.NODE)
         with ExitStack() as undo:
             undo.callback(host.close, self.fd)
@@ -136,7 +139,8 @@ class Kfd:
         alignment = LARGE_PAGE if size >= LARGE_PAGE else PAGE
         with ExitStack() as undo:
             address = self.host.reserve(size, alignment)
-            release = undo.enter_context(_Undo(self.host.release, address, size))
+            release = _Undo(self.host.release, address, size)
+            undo.callback(release)
             args = self.call(
                 kfd.ALLOC_MEMORY_OF_GPU, va_addr=address, size=size, gpu_id=gpu_id, flags=flags
             )
@@ -223,16 +227,17 @@ class Kfd:
         allocation.gpus.remove(gpu_id)
 
 
-class _Undo(ExitStack):
+class _Undo:
     """One step to undo, which a later step may replace."""
 
     def __init__(self, action: Callable[..., Any], *args: Any) -> None:
-        super().__init__()
-        self.callback(action, *args)
+        self.change(action, *args)
 
     def change(self, action: Callable[..., Any], *args: Any) -> None:
-        self.pop_all()
-        self.callback(action, *args)
+        self._action, self._args = action, args
+
+    def __call__(self) -> None:
+        self._action(*self._args)
 
 
 def _dotted(version: tuple[int, int]) -> str:

@@ -129,10 +129,8 @@ def _foreign(found: str, arch: Arch) -> CodeObjectError:
 
 def _place(file: ObjectFile) -> tuple[dict[int, int], int]:
     sections = file.loaded()
-    if file.kind == ET_DYN:
-        places = {s.index: s.address for s in sections}
-    else:
-        places = _lay_out(sections)
+    is_placed = file.kind == ET_DYN
+    places = {s.index: s.address for s in sections} if is_placed else _lay_out(sections)
     end = max((places[s.index] + s.size for s in sections), default=0)
     if end > 1 << 26:
         raise bad("image size", end, "is over 64 MiB")
@@ -165,7 +163,7 @@ def _check_descriptor(descriptor: Descriptor, entry: str, arch: Arch) -> None:
             raise CodeObjectError(
                 f"kernel {entry} needs {name}, which command queues here do not provide",
                 facts={"kernel": entry, "field": name, "value": value},
-                hint="compile with the module pass pipeline, so that only what is used is asked for",
+                hint="run the module pass pipeline, so that only what is used is asked for",
             )
     if descriptor["kernarg_preload_spec_length"]:
         length = descriptor["kernarg_preload_spec_length"]
@@ -205,7 +203,8 @@ def _arguments(
     records = kernel.get(".args", [])
     if not isinstance(records, list):
         raise bad("metadata .args", records, "is not a list")
-    explicit, hidden = [], []
+    explicit: list[Argument] = []
+    hidden: list[Argument] = []
     for index, record in enumerate(records):
         if not isinstance(record, dict):
             raise bad("metadata .args entry", record, "is not a map")
@@ -233,7 +232,7 @@ def _check_order(arguments: list[Argument]) -> None:
     at = 0
     for argument in arguments:
         if argument.offset < at:
-            raise bad(f"argument {argument.name} offset", argument.offset, "overlaps the one before")
+            raise bad(f"argument {argument.name} offset", argument.offset, "overlaps another")
         at = argument.offset + argument.size
 
 

@@ -161,13 +161,14 @@ class CopyQueue(_Queue):
         """Copy size bytes; overlapping int ranges behave like memmove."""
         if size < 0:
             raise FieldError(f"copy size {size} is negative")
+        if destination == source:
+            return self
         step = self.arch.max_copy_bytes
-        overlap = 0
+        is_upward = False
         if isinstance(destination, int) and isinstance(source, int):
             overlap = abs(destination - source)
-            step = min(step, overlap) if 0 < overlap < size else step
-        if overlap == 0 and destination == source:
-            return self
+            is_upward = destination > source
+            step = min(step, overlap) if overlap < size else step
         if size > step * MAX_COPY_PIECES:
             raise QueueError(
                 "the copy needs too many packets",
@@ -175,7 +176,6 @@ class CopyQueue(_Queue):
                 hint="copy through another buffer: device.copy() does",
             )
         pieces = range(0, size, step)
-        is_upward = isinstance(destination, int) and isinstance(source, int) and destination > source
         # From the end when the destination lies above, so that no source byte is lost.
         for at in reversed(pieces) if is_upward else pieces:
             self._packet(*sdma.copy_linear(destination + at, source + at, min(step, size - at)))

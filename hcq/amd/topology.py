@@ -97,7 +97,9 @@ def _read_all(host: Host) -> list[Node]:
     try:
         numbers = sorted(int(name) for name in host.list(root))
     except (OSError, ValueError) as error:
-        raise DeviceOpenError(f"the topology cannot be read: {error}", facts={"path": root}) from None
+        raise DeviceOpenError(
+            f"the topology cannot be read: {error}", facts={"path": root}
+        ) from None
     nodes = (_read_node(host, number) for number in numbers)
     return [node for node in nodes if node is not None]
 

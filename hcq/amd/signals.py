@@ -1,0 +1,30 @@
+"""Signal cells of all devices of this process: pages that every member's GPU sees."""
+
+from hcq.amd.channel import RING_FLAGS
+from hcq.amd.kfd import PAGE, Allocation, Kfd
+from hcq.errors import QueueError
+from hcq.host import Region
+from hcq.timeline import SignalPool
+
+
+def pool(process: Kfd, gpu_id: int) -> SignalPool:
+    """The pool, made at first use; its pages are mapped on all members, also later ones."""
+
+    def grow() -> tuple[int, Region]:
+        page = process.allocate(gpu_id, PAGE, RING_FLAGS, shared=True)
+        if page.region is None:
+            raise QueueError("a signal page needs a host view")
+        page.region.write(0, bytes(PAGE))
+        return page.address, page.region
+
+    if process.pool is None:
+        process.pool = SignalPool(grow)
+    return process.pool
+
+
+def release(process: Kfd) -> None:
+    """The last device closed: the pages go back."""
+    process.pool = None
+    pages: list[Allocation] = [a for a in process.shared if a is not process.event_page]
+    for page in reversed(pages):
+        process.free(page)

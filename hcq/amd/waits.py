@@ -1,0 +1,73 @@
+"""Waiting of the host: spin, then sleep on an event, with a limit always.
+
+The default limit starts over with every sign of progress and its passing is a hang;
+a limit the caller gives is theirs, and its passing leaves the device as it is.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from hcq import settings
+from hcq.amd.events import Events, Incident
+from hcq.host import Host
+
+SPIN_SECONDS = 100e-6
+
+
+class Waits:
+    """How one device is waited for. `check` raises when the device has failed."""
+
+    def __init__(
+        self,
+        host: Host,
+        events: Events,
+        check: Callable[[], None],
+        progress: Callable[[], Any],
+        incident: Callable[[Incident], None],
+    ) -> None:
+        self._host = host
+        self.events = events
+        self._check = check
+        self._progress = progress
+        self._incident = incident
+        self.sleeps = 0
+
+    def until(
+        self,
+        done: Callable[[], bool],
+        timeout: float | None,
+        late: Callable[[float, bool], Exception],
+    ) -> None:
+        """Return once done() holds; raise late(limit, is_hang) when a limit passes first."""
+        if done():
+            return
+        limit = settings.get("HCQ_TIMEOUT_MS") / 1000 if timeout is None else timeout
+        start = moved = self._host.now()
+        seen = self._progress()
+        while not done():
+            self._check()
+            now = self._host.now()
+            if timeout is None:
+                state = self._progress()
+                if state != seen:
+                    seen, moved = state, now
+            left = (start if timeout is not None else moved) + limit - now
+            if left <= 0:
+                self._look()
+                if done():
+                    return
+                raise late(limit, timeout is None)
+            if now - start < SPIN_SECONDS or not self.events.can_sleep:
+                self._host.relax()
+            else:
+                self._sleep(left)
+
+    def _sleep(self, seconds: float) -> None:
+        self.sleeps += 1
+        for incident in self.events.sleep(seconds):
+            self._incident(incident)
+
+    def _look(self) -> None:
+        if self.events.can_sleep:
+            self._sleep(0)
+        self._check()

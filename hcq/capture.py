@@ -1,0 +1,175 @@
+"""HCQ_CAPTURE=file: host traffic and submissions as JSON lines, flushed one by one.
+
+It only listens: calls go through unchanged. Doorbells and ring words are plain
+stores that no wrapper sees, so channels hand their words over before they ring.
+Records and keys: `capture` (first), `device`, `ioctl`, `object`, `submission`;
+64-bit numbers are hex strings.
+"""
+
+import json
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Any
+
+from hcq import settings
+from hcq.errors import ConfigError
+from hcq.host import Host, Region
+from hcq.ioctl_defs import Ioctl
+
+SCHEMA = "0.1"
+
+
+class Recorder:
+    """One file; a record is one line and is on disk once written."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._file: IO[str] = Path(path).open("w", encoding="ascii")
+        except OSError as error:
+            raise ConfigError(
+                f"HCQ_CAPTURE={path}: cannot be written: {error.strerror}",
+                facts={"setting": "HCQ_CAPTURE", "value": path},
+            ) from None
+        self._lock = threading.Lock()
+        self._sequence = 0
+        self.write("capture", schema=SCHEMA, tool="hcq", redaction="none", torn=False)
+
+    def write(self, record: str, **keys: Any) -> None:
+        """Append a record."""
+        with self._lock:
+            line = {"record": record, "seq": self._sequence, **keys}
+            self._sequence += 1
+            self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+            self._file.flush()
+
+
+class CaptureHost:
+    """A host that writes down what is asked of another and what it answers."""
+
+    def __init__(self, host: Host, recorder: Recorder) -> None:
+        self.inner = host
+        self.recorder = recorder
+        self._start = host.now()
+
+    def seconds(self) -> float:
+        """Since the recording began."""
+        return round(self.inner.now() - self._start, 9)
+
+    def open(self, path: str) -> int:
+        """As the host; recorded as an object."""
+        fd = self.inner.open(path)
+        self.recorder.write("object", id=f"fd{fd}", kind="file", path=path, t=self.seconds())
+        return fd
+
+    def close(self, fd: int) -> None:
+        self.inner.close(fd)
+        self.recorder.write("object", id=f"fd{fd}", kind="file", died=self.seconds())
+
+    def ioctl(self, fd: int, call: Ioctl, args: Any) -> None:
+        """As the host; recorded with decoded and raw arguments and the result."""
+        before = call.values(args)
+        begun = self.seconds()
+        result, number = 0, 0
+        try:
+            self.inner.ioctl(fd, call, args)
+        except OSError as error:
+            result, number = -1, error.errno or 0
+            raise
+        finally:
+            self.recorder.write(
+                "ioctl",
+                t=begun,
+                dur=round(self.seconds() - begun, 9),
+                fd=fd,
+                name=call.name,
+                request=hex(call.number),
+                args=before,
+                out=call.values(args),
+                raw=bytes(call.ffi.buffer(args)).hex(),
+                ret=result,
+                errno=number,
+            )
+
+    def reserve(self, size: int, alignment: int = 4096, below: int = 1 << 47) -> int:
+        return self.inner.reserve(size, alignment, below)
+
+    def mmap(self, fd: int, size: int, offset: int, address: int | None = None) -> Region:
+        region = self.inner.mmap(fd, size, offset, address)
+        self.recorder.write(
+            "object",
+            id=hex(region.address),
+            kind="map",
+            parent=f"fd{fd}",
+            va=hex(region.address),
+            size=hex(size),
+            offset=hex(offset),
+            born=self.seconds(),
+        )
+        return region
+
+    def munmap(self, region: Region) -> None:
+        self.inner.munmap(region)
+        self.recorder.write("object", id=hex(region.address), kind="map", died=self.seconds())
+
+    def release(self, address: int, size: int) -> None:
+        self.inner.release(address, size)
+
+    def read(self, path: str) -> bytes:
+        return self.inner.read(path)
+
+    def list(self, path: str) -> list[str]:
+        return self.inner.list(path)
+
+    def exists(self, path: str) -> bool:
+        return self.inner.exists(path)
+
+    def group(self, path: str) -> str:
+        return self.inner.group(path)
+
+    def poll(self, fd: int, seconds: float) -> bool:
+        return self.inner.poll(fd, seconds)
+
+    def now(self) -> float:
+        return self.inner.now()
+
+    def relax(self) -> None:
+        self.inner.relax()
+
+
+_hosts: list[CaptureHost] = []
+
+
+def wrap(host: Host) -> Host:
+    """The host itself, or where HCQ_CAPTURE names a file, one that records; one per host."""
+    path = settings.get("HCQ_CAPTURE")
+    if not path:
+        return host
+    if not _hosts or _hosts[0].inner is not host:
+        _hosts[:] = [CaptureHost(host, Recorder(path))]
+    return _hosts[0]
+
+
+def device(host: Host, device: Any) -> None:
+    """Record an opened device."""
+    if isinstance(host, CaptureHost):
+        host.recorder.write(
+            "device", name=device.name, vendor="amd", arch=device.target, t=host.seconds()
+        )
+
+
+def submission(host: Host, device: Any, channel: Any, words: Iterable[int], put: int) -> None:
+    """Record what a channel is about to publish."""
+    if isinstance(host, CaptureHost):
+        host.recorder.write(
+            "submission",
+            t=host.seconds(),
+            device=device.name,
+            queue=channel.name,
+            kind=channel.kind,
+            arch=device.target,
+            words=[f"{word:08x}" for word in words],
+            before=hex(channel.put),
+            after=hex(put),
+            doorbell=hex(put),
+        )
