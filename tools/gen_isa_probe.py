@@ -68,7 +68,9 @@ def modifiers(target: str, opcodes: Sequence[Opcode]) -> dict[tuple[str, int], s
         if answer and any(mark in answer for mark in SHOWN.get(name, ("row_shl",))):
             masks = found.setdefault((opcode.format, opcode.op), {})
             masks[name] = masks.get(name, 0) | 1 << bit
-    return {key: " ".join(f"{n}:{mask}" for n, mask in masks.items()) for key, masks in found.items()}
+    return {
+        key: " ".join(f"{n}:{mask}" for n, mask in masks.items()) for key, masks in found.items()
+    }
 
 
 def layout_of(opcode: Opcode) -> Layout:

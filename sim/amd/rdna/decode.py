@@ -22,6 +22,7 @@ from sim.amd.rdna.operand_codes import (
     DPP16,
     EXEC,
     FIRST_VGPR,
+    LDS_DIRECT,
     LITERAL,
     NULL,
     VCC,
@@ -187,6 +188,8 @@ def _read_scalar(partial: _Partial, slot: Slot) -> Operand:
         return _OFF
     if code == LITERAL:
         return Operand("literal", code, slot.count, partial.take_literal())
+    if code >= FIRST_VGPR or (code == LDS_DIRECT and slot.field.startswith("ssrc")):
+        raise BadOperand(f"{partial.opcode.name} takes only a scalar as {slot.field}")
     read = scalar if slot.field in _WRITTEN else source
     return read(code * _SCALES.get(slot.field, 1), slot.count)
 
@@ -203,6 +206,8 @@ def _read_any(partial: _Partial, slot: Slot) -> Operand:
         assert partial.dpp_fields is not None
         return vgpr(partial.dpp_fields["src0"], slot.count)
     operand = source(code, slot.count)
+    if slot.count > 1 and code == LDS_DIRECT:
+        raise BadOperand("lds_direct is one dword")
     if slot.count > 2 and operand.kind not in _WIDE:
         raise BadOperand(f"{slot.count} dwords cannot come from {operand.kind}")
     return operand
@@ -332,6 +337,8 @@ def _vop3p(code: _Code) -> Instruction:
     _check_modifiers(partial.opcode, fields)
     _take_dpp(partial)
     sources = partial.operands(partial.opcode.sources)
+    if partial.dpp is not None and sources[1].kind != "vgpr":
+        raise BadOperand(f"{partial.opcode.name} with DPP takes only a VGPR as src1")
     neg_lo, neg_hi = fields["neg"], fields["neg_hi"]
     if "_mix" in partial.opcode.name:  # one number per source, so the two mean neg and abs
         sources = _modified(sources, neg_lo, neg_hi)

@@ -164,10 +164,14 @@ def _vop3(instruction: Instruction) -> _Parts:
 def _op_sel(instruction: Instruction) -> str:
     if not instruction.op_sel:
         return ""
-    count = len(instruction.sources)
-    compares = instruction.name.startswith("v_cmpx")  # no destination to choose a half of
-    chosen = [instruction.op_sel >> i & 1 for i in (*range(count), *[3] * (not compares))]
-    return f" op_sel:[{','.join(map(str, chosen))}]"
+    name = instruction.name
+    count = len(instruction.sources) + ("_fmac_" in name)
+    bits: tuple[int, ...] = (*range(count), 3)
+    if name.startswith("v_permlane"):
+        bits = (0, 1)  # not halves: fetch inactive lanes, and what lanes without a source get
+    elif name.startswith("v_cmpx") or (name.startswith("v_cmp") and instruction.dpp):
+        bits = (*range(count),)
+    return f" op_sel:[{','.join(str(instruction.op_sel >> i & 1) for i in bits)}]"
 
 
 def _vop3p(instruction: Instruction) -> _Parts:

@@ -55,9 +55,11 @@ def _style(name: str, slot: Slot) -> str:
     types = _TYPES.findall(name)
     kind, bits = types[-1] if types else ("b", "32")
     if slot.kind in "hc" or "_mix" in name:
-        return "f16" if kind == "f" else "i16"
+        return {"f": "f16", "bf": "bf16"}.get(kind, "i16")
     if slot.count > 1:
         return "f64" if kind == "f" or slot.count == 8 else "i64"
+    if name.startswith("v_dot2_f32") and slot.field == "src2":
+        return "32"
     if name.startswith(("v_pk_", "v_dot2", "v_dual_dot2")) and "f" in kind and bits == "16":
         return "pair f16" if name == "v_pk_fmac_f16" else f"packed {kind}16"
     return "32"
@@ -82,6 +84,11 @@ def _32(value: int) -> str:
 def _f16(value: int) -> str:
     used = value & 0xFFFF
     return f"lit({value:#x})" if _small(used, 16) or used in _FLOATS[16] else hex(used)
+
+
+def _bf16(value: int) -> str:
+    used = value & 0xFFFF
+    return f"lit({value:#x})" if _small(used, 16) or used in _BF16 else hex(used)
 
 
 def _i16(value: int) -> str:
@@ -119,6 +126,7 @@ _LITERALS: dict[str, Callable[[int], str]] = {
     "plain": hex,
     "32": _32,
     "f16": _f16,
+    "bf16": _bf16,
     "i16": _i16,
     "i64": _i64,
     "f64": _f64,

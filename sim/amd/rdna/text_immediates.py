@@ -165,7 +165,7 @@ def _bitmask(fields: Mapping[str, int]) -> str:
     if keep == 31 and not put and flip and not flip & flip + 1:
         return f"swizzle(REVERSE,{flip + 1})"
     group = 32 - keep
-    if not flip and 1 < group and not group & group - 1 and put < group:
+    if not flip and group > 1 and not group & group - 1 and put < group:
         return f"swizzle(BROADCAST,{group},{put})"
     return f'swizzle(BITMASK_PERM,"{"".join(_lane_bit(keep, put, flip, i) for i in range(4, -1, -1))}")'
 
