@@ -1,0 +1,1 @@
+"""Loop IR and a plan to machine code: one builder of LLVM IR, a small part per target."""

@@ -1,0 +1,130 @@
+"""Conversions between element types on LLVM values.
+
+float16 and bfloat16 are held as their bits (i16): only conversions look inside.
+"""
+
+from jit.codegen.operation import Operations
+from jit.codegen.text import Value, suffix, typed, value_type
+from jit.dtype import DType, dtypes
+
+
+def cast(out: Operations, value: Value, source: DType, target: DType) -> Value:
+    """The value converted: floats to nearest even, floats to integers toward zero and
+    then modulo 2^n (through a 64-bit integer that saturates; NaN gives 0)."""
+    if source is target:
+        return value
+    if source.is_float and source.bits == 16:
+        return cast(out, widen(out, value, source), dtypes.float32, target)
+    if target.is_float and target.bits == 16:
+        return _to_small(out, value, source, target)
+    if target.kind == "b":
+        opcode = "fcmp une" if source.is_float else "icmp ne"
+        return out.compare(opcode, value, out.constant(value, 0))
+    if source.is_float and target.is_float:
+        opcode = "fpext" if target.bits > source.bits else "fptrunc"
+    elif source.is_float:
+        return _to_integer(out, value, target)
+    elif target.is_float:
+        opcode = "sitofp" if source.kind == "i" else "uitofp"
+    else:
+        return _resize(out, value, source, target)
+    return out.convert(opcode, value, value_type(target))
+
+
+def _resize(out: Operations, value: Value, source: DType, target: DType) -> Value:
+    bits = 1 if source.kind == "b" else source.bits
+    if target.bits < bits:
+        opcode = "trunc"
+    else:
+        opcode = "sext" if source.kind == "i" else "zext"
+    return out.convert(opcode, value, value_type(target))
+
+
+def _to_integer(out: Operations, value: Value, target: DType) -> Value:
+    # Only uint64 has values a signed 64-bit integer lacks.
+    sign = "u" if target is dtypes.uint64 else "s"
+    wide = Value("i64", "", value.lanes)
+    name = f"llvm.fpto{sign}i.sat.{suffix(wide)}.{suffix(value)}"
+    found = out.function.call(out.region, name, wide, value)
+    if sign == "u":
+        # Negative values are taken modulo 2^64, not clamped at 0.
+        signed = out.function.call(
+            out.region, name.replace("fptoui", "fptosi"), wide, value
+        )
+        negative = out.compare("fcmp olt", value, out.constant(value, 0.0))
+        found = out.select(negative, signed, found)
+    return out.convert("trunc", found, value_type(target))
+
+
+def widen(out: Operations, value: Value, source: DType) -> Value:
+    """A 16-bit float, given as bits, as float32. Exact."""
+    if source is dtypes.float16:
+        half = out.convert("bitcast", value, "half")
+        return out.convert("fpext", half, "float")
+    bits = out.convert("zext", value, "i32")
+    return out.convert("bitcast", out.binary("shl", bits, out.constant(bits, 16)), "float")
+
+
+def _to_small(out: Operations, value: Value, source: DType, target: DType) -> Value:
+    if source.is_float and source.bits == 64:
+        value = _round_to_odd(out, value)
+    elif source.is_int and source.bits > 16:
+        value = _round_to_odd(out, cast(out, value, source, dtypes.float64))
+    else:
+        value = cast(out, value, source, dtypes.float32)
+    if target is dtypes.float16:
+        return out.convert("bitcast", out.convert("fptrunc", value, "half"), "i16")
+    return _to_bfloat16(out, value)
+
+
+def _to_bfloat16(out: Operations, value: Value) -> Value:
+    bits = out.convert("bitcast", value, "i32")
+    sixteen = out.constant(bits, 16)
+    high = out.binary("lshr", bits, sixteen)
+    odd = out.binary("and", high, out.constant(bits, 1))
+    bias = out.binary("add", odd, out.constant(bits, 0x7FFF))
+    rounded = out.binary("lshr", out.binary("add", bits, bias), sixteen)
+    quiet = out.binary("or", high, out.constant(bits, 0x40))
+    nan = out.compare("fcmp uno", value, value)
+    return out.convert("trunc", out.select(nan, quiet, rounded), "i16")
+
+
+def _round_to_odd(out: Operations, value: Value) -> Value:
+    """float64 to float32 so that a second rounding to 16 bits is as if it were the only one.
+
+    Truncated, with the last bit set if anything was lost.
+    """
+    narrow = out.convert("fptrunc", value, "float")
+    back = out.convert("fpext", narrow, "double")
+    inexact = out.compare("fcmp one", back, value)
+    larger = out.compare(
+        "fcmp ogt", out.intrinsic("fabs", back), out.intrinsic("fabs", value)
+    )
+    bits = out.convert("bitcast", narrow, "i32")
+    down = out.binary("sub", bits, out.convert("zext", larger, "i32"))
+    last = out.convert("zext", inexact, "i32")
+    return out.convert("bitcast", out.binary("or", down, last), "float")
+
+
+def to_memory(out: Operations, value: Value, dtype: DType) -> Value:
+    """A register value as it is stored: bool as a byte."""
+    return out.convert("zext", value, "i8") if dtype.kind == "b" else value
+
+
+def from_memory(out: Operations, value: Value, dtype: DType) -> Value:
+    """A loaded value as it is used: any byte but 0 is true."""
+    if dtype.kind != "b":
+        return value
+    return out.compare("icmp ne", value, out.constant(value, 0))
+
+
+def bitcast(out: Operations, value: Value, target: DType) -> Value:
+    """The same bits as another type."""
+    if target.kind == "b":
+        return out.compare("icmp ne", value, out.constant(value, 0))
+    if value.element == "i1":
+        value = out.convert("zext", value, "i8")
+    if value.element == value_type(target):
+        return value
+    code = f"bitcast {value} to {typed(value_type(target), value.lanes)}"
+    return out.function.add(out.region, value_type(target), value.lanes, code)
