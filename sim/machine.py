@@ -35,6 +35,7 @@ LOG_LENGTH = 20_000
 # share it, and the default of 5 ms would be felt at every wait.
 SWITCH_SECONDS = 0.0005
 NEWEST_KFD = (1, 18)
+DEVICE_GROUP = "render"  # owns the device nodes, as distributions set it up
 _REQUEST_SIZE_SHIFT, _REQUEST_SIZE_MASK = 16, 0x3FFF
 
 
@@ -174,6 +175,9 @@ class Machine:
 
     def exists(self, path: str) -> bool:
         return self.files.exists(path) if self.files.owns(path) else self._real.exists(path)
+
+    def group(self, path: str) -> str:
+        return DEVICE_GROUP if self.files.owns(path) else self._real.group(path)
 
     def poll(self, fd: int, seconds: float) -> bool:
         if fd in self._opened:

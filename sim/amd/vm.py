@@ -119,7 +119,7 @@ class Buffers:
         if buffer.mapped:
             raise Refusal(EBUSY, f"buffer {handle:#x} is still mapped")
         del self._by_handle[handle]
-        del self._by_offset[buffer.offset]
+        self._by_offset.pop(buffer.offset, None)
         buffer.is_freed = True
         self._charge(buffer, -buffer.size)
         self._settle(buffer)
