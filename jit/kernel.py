@@ -8,7 +8,7 @@ jit/codegen's.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -111,6 +111,13 @@ class Kernel:
         from jit.compile import compile_kernel
 
         return compile_kernel(self, target)
+
+    @staticmethod
+    def prepare(kernels: "Sequence[Kernel]", target: str) -> None:
+        """Have the code of several kernels made at once, in parallel where that pays."""
+        from jit.compile import compile_many
+
+        compile_many(kernels, target)
 
     def text(self) -> str:
         """The kernel as lines: one per argument, axis, expression and store; stable."""

@@ -9,7 +9,7 @@ from math import prod
 from hcq.errors import CompileError
 from jit.codegen.cpu import code_arguments
 from jit.codegen.llvm import Builder
-from jit.codegen.machine import emit_object, module_text
+from jit.codegen.machine import Rendered, emit_object, intrinsics, module_text
 from jit.codegen.operation import Operations
 from jit.codegen.number import from_memory, to_memory
 from jit.codegen.text import Value, literal, memory_type, value_type
@@ -50,8 +50,8 @@ class AmdRenderer:
         self.arch = arch
         self.machine = ARCHES[arch]
 
-    def render(self, kernel: Kernel) -> tuple[str, Plan]:
-        """The kernel as LLVM IR text, and its plan."""
+    def render(self, kernel: Kernel) -> Rendered:
+        """The kernel as LLVM IR text."""
         plan = make_plan(kernel, self.machine)
         builder = Builder(kernel, plan, self)
         self._arguments(builder)
@@ -65,10 +65,12 @@ class AmdRenderer:
         element = value_type(kernel.index_dtype)
         parameters += [f"{element} noundef %s{i}" for i, _ in enumerate(kernel.variables)]
         signature = f"amdgpu_kernel void @{kernel.name}({', '.join(parameters)})"
-        return module_text(TRIPLE, builder.function, signature, self._attributes(plan)), plan
+        text = module_text(TRIPLE, builder.function, signature, self._attributes(plan))
+        return Rendered(
+            text, intrinsics(builder.function), lambda: self._code(kernel, text, plan)
+        )
 
-    def compile(self, kernel: Kernel, text: str, plan: Plan) -> Code:
-        """The object of rendered text. May end the process where LLVM cannot select."""
+    def _code(self, kernel: Kernel, text: str, plan: Plan) -> Code:
         loops = [s for s, axis in zip(plan.splits, kernel.axes, strict=True) if not axis.reduce]
         return Code(
             target=self.name,

@@ -9,7 +9,7 @@ from typing import Any
 
 from hcq.errors import CompileError, nearest
 from jit.codegen.llvm import Builder
-from jit.codegen.machine import emit_object, module_text
+from jit.codegen.machine import Rendered, emit_object, intrinsics, module_text
 from jit.codegen.operation import Operations
 from jit.codegen.text import Value, literal, memory_type, value_type
 from jit.kernel import Expr, Kernel
@@ -45,8 +45,8 @@ class CpuRenderer:
         self.machine = LEVELS[arch]
         self.has_fma = self.has_half = arch != "x86-64-v2"
 
-    def render(self, kernel: Kernel) -> tuple[str, Plan]:
-        """The kernel as LLVM IR text, and its plan."""
+    def render(self, kernel: Kernel) -> Rendered:
+        """The kernel as LLVM IR text."""
         plan = make_plan(kernel, self.machine)
         builder = Builder(kernel, plan, self)
         self._arguments(builder)
@@ -59,10 +59,12 @@ class CpuRenderer:
             f'"prefer-vector-width"="{width}" "min-legal-vector-width"="{width}"'
         )
         signature = f"void @{ENTRY}(ptr %buffers, ptr %scalars, i64 %begin, i64 %end)"
-        return module_text(TRIPLE, builder.function, signature, attributes), plan
+        text = module_text(TRIPLE, builder.function, signature, attributes)
+        return Rendered(
+            text, intrinsics(builder.function), lambda: self._code(kernel, text, plan)
+        )
 
-    def compile(self, kernel: Kernel, text: str, plan: Plan) -> Code:
-        """The object of rendered text. May end the process where LLVM cannot select."""
+    def _code(self, kernel: Kernel, text: str, plan: Plan) -> Code:
         loops = [s for s, axis in zip(plan.splits, kernel.axes, strict=True) if not axis.reduce]
         tiles = prod(s.tiles if s.size else 0 for s in loops)
         return Code(

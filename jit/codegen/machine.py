@@ -4,11 +4,32 @@ LLVM ends the process on some IR it cannot select: callers keep to what is known
 to work, or are a process that may die.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from hcq.errors import CompileError
 from jit.codegen.text import Function
+from runtime.backend import Code
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """LLVM IR, the intrinsics it calls, and how to go on from there.
+
+    `finish` may end the process where LLVM cannot select an intrinsic.
+    """
+
+    text: str
+    intrinsics: frozenset[str]
+    finish: Callable[[], Code]
+
+
+def intrinsics(function: Function) -> frozenset[str]:
+    """Names of the intrinsics that a function calls."""
+    lines = function.declared.values()
+    return frozenset(line.split("@")[1].split("(")[0] for line in lines)
 
 
 def module_text(triple: str, function: Function, signature: str, attributes: str) -> str:

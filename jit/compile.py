@@ -1,0 +1,244 @@
+"""Kernels to machine code: renderers by name, caches, and what may run in this process.
+
+LLVM can end the process on IR that it cannot select. This process compiles only
+what is made of operations and intrinsics on the allow-list, which a test has
+proved selectable for each target; everything else goes to a worker.
+"""
+
+import atexit
+import hashlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+from hcq.errors import CompileError, nearest
+from hcq.settings import get
+from jit.cache import directory, disk_cache
+from jit.codegen.machine import Rendered
+from jit.kernel import Kernel
+from jit.worker import WorkerPool
+from runtime.backend import Code
+
+# Stems of LLVM's intrinsic names that every target here selects.
+ALLOWED = frozenset(
+    "llvm.fabs llvm.sqrt llvm.trunc llvm.floor llvm.ceil llvm.roundeven llvm.fma "
+    "llvm.fptosi.sat llvm.fptoui.sat llvm.masked.load llvm.masked.store "
+    "llvm.amdgcn.s.barrier llvm.amdgcn.workgroup.id.x llvm.amdgcn.workitem.id.x".split()
+)
+
+
+class Renderer(Protocol):
+    """Makes code of one format for one architecture."""
+
+    name: str
+
+    def render(self, kernel: Kernel) -> Rendered: ...
+
+
+@dataclass
+class Counts:
+    """What became of the requests for code in this process."""
+
+    compiled: int = 0
+    from_disk: int = 0
+    from_memory: int = 0
+
+
+counts = Counts()
+_memory: dict[tuple[str, str], Code] = {}
+_pool = WorkerPool()
+_lock = threading.Lock()
+atexit.register(_pool.close)
+
+
+def _llvm(name: str, arch: str) -> Renderer:
+    if arch.startswith("x86-64"):
+        from jit.codegen.cpu import CpuRenderer
+
+        return CpuRenderer(name, arch)
+    from jit.codegen.amdgcn import AmdRenderer
+
+    return AmdRenderer(name, arch)
+
+
+KINDS: dict[str, Callable[[str, str], Renderer]] = {"LLVM": _llvm}
+
+
+@cache
+def renderer(name: str) -> Renderer:
+    """The renderer of a name KIND:ARCH, always the same object; CompileError if there is none."""
+    kind, _, arch = name.partition(":")
+    if kind not in KINDS:
+        raise CompileError(
+            f"no compiler {kind!r} for {name}{nearest(kind, KINDS)}",
+            facts={"renderer": name},
+            hint=f"compilers: {', '.join(KINDS)}",
+        )
+    return KINDS[kind](name, arch)
+
+
+def choose(names: Sequence[str]) -> str:
+    """The first usable of a backend's renderer names; CompileError with each one's reason."""
+    reasons = []
+    for name in names:
+        try:
+            renderer(name)
+        except CompileError as error:
+            reasons.append(error.what)
+        else:
+            return name
+    raise CompileError(
+        f"no usable compiler among {', '.join(names) or 'none'}: {'; '.join(reasons)}",
+        facts={"renderers": ",".join(names)},
+    )
+
+
+def compile_kernel(kernel: Kernel, target: str) -> Code:
+    """Code for a kernel: from memory, from disk, or compiled. CompileError if it fails."""
+    found = _cached(kernel, target)
+    return _keep(kernel, target, _compile(kernel, target)) if found is None else found
+
+
+def compile_many(kernels: Sequence[Kernel], target: str) -> list[Code]:
+    """Code for several kernels, what is missing compiled by this process and by workers.
+
+    The first failure is raised when all others are done.
+    """
+    missing = {k.key: k for k in kernels if _cached(k, target) is None}
+    threads = _helpers(len(missing))
+    queue = list(missing.values())
+    errors: list[BaseException] = []
+
+    def drain(work: Callable[[Kernel, str], Code]) -> None:
+        while queue and not any(isinstance(e, KeyboardInterrupt) for e in errors):
+            try:
+                kernel = queue.pop()
+            except IndexError:
+                return
+            try:
+                _keep(kernel, target, work(kernel, target))
+            except BaseException as error:
+                errors.append(error)
+
+    started = [
+        threading.Thread(target=drain, args=(_in_worker,), daemon=True) for _ in range(threads)
+    ]
+    for thread in started:
+        thread.start()
+    drain(_compile)
+    for thread in started:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return [compile_kernel(k, target) for k in kernels]
+
+
+def _helpers(count: int) -> int:
+    """How many workers help with so many kernels: starting one costs as much as several."""
+    most = get("PARALLEL")
+    if most < 0:
+        most = (os.cpu_count() or 1) - 1
+    return min(most, count // 4)
+
+
+def _cached(kernel: Kernel, target: str) -> Code | None:
+    code = _memory.get((kernel.key, target))
+    if code is not None:
+        counts.from_memory += 1
+        return code
+    store = disk_cache()
+    code = None if store is None else store.get(cache_key(kernel, target))
+    if code is not None:
+        counts.from_disk += 1
+        _memory[(kernel.key, target)] = code
+    return code
+
+
+def _keep(kernel: Kernel, target: str, code: Code) -> Code:
+    with _lock:
+        counts.compiled += 1
+        _memory[(kernel.key, target)] = code
+    store = disk_cache()
+    if store is not None:
+        store.put(cache_key(kernel, target), code)
+    return code
+
+
+def cache_key(kernel: Kernel, target: str) -> str:
+    """The key on disk: kernel with its options, compiler and version, target. Not the host."""
+    return hashlib.sha256("\n".join([kernel.key, target, compiler_version()]).encode()).hexdigest()
+
+
+@cache
+def compiler_version() -> str:
+    """LLVM's version and a hash of our own sources that make code."""
+    from jit.codegen.machine import version
+
+    here = Path(__file__).parent
+    sources = [here / f"{n}.py" for n in ("access", "compile", "dtype", "kernel", "math", "tile")]
+    digest = hashlib.sha256()
+    for path in sorted([*sources, *(here / "codegen").glob("*.py")]):
+        digest.update(path.read_bytes())
+    return f"{version()} hcq {digest.hexdigest()}"
+
+
+def forget() -> None:
+    """Empty the memory cache (the disk cache stays)."""
+    _memory.clear()
+
+
+def _compile(kernel: Kernel, target: str) -> Code:
+    """Compile here if that is safe, else in a worker."""
+    try:
+        rendered = renderer(target).render(kernel)
+        _show(kernel, rendered)
+        if is_allowed(rendered):
+            return rendered.finish()
+        return _pool.compile(kernel, target)
+    except CompileError as error:
+        raise _with_source(error, kernel) from error.__cause__
+
+
+def _in_worker(kernel: Kernel, target: str) -> Code:
+    try:
+        return _pool.compile(kernel, target)
+    except CompileError as error:
+        raise _with_source(error, kernel) from error.__cause__
+
+
+def compile_here(kernel: Kernel, target: str) -> Code:
+    """Compile in this process whatever it is: for workers."""
+    return renderer(target).render(kernel).finish()
+
+
+def is_allowed(rendered: Rendered) -> bool:
+    """Whether all intrinsics are known to be selectable."""
+    return all(
+        any(name == stem or name.startswith(f"{stem}.") for stem in ALLOWED)
+        for name in rendered.intrinsics
+    )
+
+
+def _with_source(error: CompileError, kernel: Kernel) -> CompileError:
+    """The error, naming a file with the kernel's text."""
+    path = directory() / "failed" / f"{kernel.key[:16]}.txt"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(kernel.text() + "\n")
+    except OSError:
+        return error
+    error.facts.setdefault("kernel", kernel.name)
+    error.facts["source"] = path
+    return error
+
+
+def _show(kernel: Kernel, rendered: Rendered) -> None:
+    if get("DEBUG") >= 4:
+        sys.stderr.write(kernel.text() + "\n")
+    if get("DEBUG") >= 5:
+        sys.stderr.write(rendered.text + "\n")
