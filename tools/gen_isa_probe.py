@@ -21,7 +21,7 @@ SHOWN = {
     "neg": ("-", "neg"),
     "abs": ("|",),
     "neg_hi": ("neg_hi", "|"),
-    "op_sel": ("op_sel:",),
+    "op_sel": ("op_sel:", ".h"),
     "omod": ("mul:2",),
     "clamp": ("clamp",),
 }

@@ -124,12 +124,10 @@ def _smem(instruction: Instruction) -> _Parts:
     listed = _listed(instruction)
     if name.startswith("s_atc_probe"):
         listed = [inline(fields["sdata"]), *listed]
-    offset = instruction.offset
-    where = hex(offset)
-    if instruction.sources[-1].kind != "null":
-        where = listed[-1]
-        flags = f" offset:{offset:#x}" * bool(offset) + flags
-    return name, [*listed[:-1], where], flags
+    offset, soffset = instruction.offset, instruction.sources[-1]
+    if soffset.kind == "null" and offset:
+        return name, [*listed[:-1], hex(offset)], flags
+    return name, listed, f" offset:{offset:#x}" * bool(offset) + flags
 
 
 def _vector(instruction: Instruction) -> _Parts:
@@ -162,7 +160,7 @@ def _vop3(instruction: Instruction) -> _Parts:
 
 
 def _op_sel(instruction: Instruction) -> str:
-    if not instruction.op_sel:
+    if not instruction.op_sel or instruction.name == "v_cndmask_b16":
         return ""
     name = instruction.name
     count = len(instruction.sources) + ("_fmac_" in name)
