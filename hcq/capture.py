@@ -7,10 +7,10 @@ Records and keys: `capture` (first), `device`, `ioctl`, `object`, `submission`;
 """
 
 import json
+import os
 import threading
 from collections.abc import Iterable
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from hcq import settings
 from hcq.errors import ConfigError
@@ -25,7 +25,8 @@ class Recorder:
 
     def __init__(self, path: str) -> None:
         try:
-            self._file: IO[str] = Path(path).open("w", encoding="ascii")
+            # Unbuffered: what was written is there after a crash.
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise ConfigError(
                 f"HCQ_CAPTURE={path}: cannot be written: {error.strerror}",
@@ -40,8 +41,8 @@ class Recorder:
         with self._lock:
             line = {"record": record, "seq": self._sequence, **keys}
             self._sequence += 1
-            self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
-            self._file.flush()
+            text = json.dumps(line, separators=(",", ":")) + "\n"
+            os.write(self._fd, text.encode("ascii"))
 
 
 class CaptureHost:

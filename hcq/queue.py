@@ -221,6 +221,24 @@ class Builder:
             self._refuse()
         at = len(self.words)
         self.starts.append(at)
+        return self._append(at, words)
+
+    def _packets(self, words: Sequence[Word], starts: Sequence[int]) -> Self:
+        """Several packets at once; `starts` are the first words of those after the first."""
+        at = len(self.words)
+        self._packet(*words)
+        self.starts += [at + start for start in starts]
+        return self
+
+    def _plain(self, words: list[int], starts: Sequence[int]) -> Self:
+        """As _packets, for words that hold no formula: nothing is looked at."""
+        at = len(self.words)
+        self._packet()
+        self.starts += [at + start for start in starts]
+        self.words += words
+        return self
+
+    def _append(self, at: int, words: Sequence[Word]) -> Self:
         for index, word in enumerate(words):
             if isinstance(word, Part):
                 self.patches.append(

@@ -20,6 +20,7 @@ from hcq.amd.clock import Clock
 from hcq.amd.code import CodeMemory
 from hcq.amd.defs import descriptor
 from hcq.amd.events import Incident, MemoryFault, open_events
+from hcq.amd.frame import Frame
 from hcq.amd.hdp import HdpFlush
 from hcq.amd.kfd import Kfd, process
 from hcq.amd.memory import Memory, Statistics
@@ -103,6 +104,7 @@ class Device:
         )
         self._staging = Staging(self, lambda size: self.allocate(size, host=True, name="staging"))
         self._code = CodeMemory(self._allocate_code, lambda: self.timeline.reached)
+        self._frames: dict[tuple[str, int], Frame] = {}
         self.scratch = ScratchMemory(
             self.arch,
             self._node,
@@ -349,7 +351,7 @@ class Device:
             value = self.timeline.following
             for block in queue.blocks:
                 self._blocks.commit(block, value)
-            words = self._framed(queue, body, value)
+            words = self._framed(queue.kind, body, value)
             if self.memory.visible_vram:
                 self.hdp.flush()
             channel.publish(words, self.timeline, value)
@@ -358,18 +360,14 @@ class Device:
             )
             return value
 
-    def _framed(self, queue: AnyQueue, body: list[int], value: int) -> list[int]:
+    def _framed(self, kind: str, body: list[int], value: int) -> list[int]:
         cell = self.timeline.cell.address
-        before = self.queue(queue.kind)
-        before.wait(cell, self.timeline.previous_payload)
-        after = self.queue(queue.kind)
-        after.signal(cell, self.timeline.payload(value))
-        if self.events.slot:
-            after.interrupt(self.events.slot, self.events.signal_id)
-        lead = before.words
-        if queue.kind == COPY:
-            lead = [*lead, *[0] * (-len(lead) % 8)]  # so that an INDIRECT ends where it must
-        return [*lead, *body, *after.words]
+        frame = self._frames.get((kind, cell))
+        if frame is None:
+            frame = self._frames[kind, cell] = Frame(
+                lambda: self.queue(kind), cell, self.events.slot, self.events.signal_id
+            )
+        return frame.around(body, self.timeline.previous_payload, self.timeline.payload(value))
 
     # Waiting.
 

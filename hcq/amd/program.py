@@ -299,6 +299,15 @@ class LaunchTemplate:
     arguments_at: int | None
     grid_at: int
 
+    def filled(self, arguments: int, grid: Sequence[Any]) -> list[int]:
+        """The words for an argument address and a checked grid."""
+        words = list(self.words)
+        if self.arguments_at is not None:
+            words[self.arguments_at] = lo32(arguments)
+            words[self.arguments_at + 1] = hi32(arguments)
+        words[self.grid_at : self.grid_at + 3] = grid
+        return words
+
 
 @dataclass(frozen=True)
 class Scratch:

@@ -83,18 +83,17 @@ class ComputeQueue(_Queue):
                 facts={"address": hex(arguments)},
             )
         template = program.launch_words(tuple(block))
+        self.kernels.append(program.name)
+        if isinstance(arguments, int) and all(isinstance(size, int) for size in grid):
+            self.blocks.append(arguments)
+            return self._plain(template.filled(arguments, grid), template.starts)
         words: list[Word] = list(template.words)
         if template.arguments_at is not None:
             words[template.arguments_at] = low(arguments)
             words[template.arguments_at + 1] = high(arguments)
         for axis in range(3):
             words[template.grid_at + axis] = word32(grid[axis], f"grid[{axis}]")
-        self._packet(*words)
-        self.starts += [self.starts[-1] + at for at in template.starts]
-        self.kernels.append(program.name)
-        if isinstance(arguments, int):
-            self.blocks.append(arguments)
-        return self
+        return self._packets(words, template.starts)
 
     def copy(self, destination: Number, source: Number, size: int) -> Self:
         """Not on this kind."""

@@ -1,0 +1,176 @@
+"""Batches: queues laid down in device memory once, replayed with new slot values.
+
+The patch table says which bits of which word follow which formula of which slot;
+between two replays only words it lists differ. Submission goes through the
+device's timeline, one submit per queue, in the order the queues were made.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from hcq.bits import align
+from hcq.errors import QueueError, nearest
+from hcq.host import Region
+from hcq.memory import Buffer
+from hcq.queue import Builder, Formula, Half, Number, Patch, Slot, formula
+
+ARGUMENT_BYTES = 64 << 10
+WORD_BYTES = 4
+
+
+class BatchDevice(Protocol):
+    """What a batch needs of a device."""
+
+    name: str
+
+    def allocate(self, size: int, *, host: bool = ..., uncached: bool = ...) -> Buffer: ...
+    def free(self, buffer: Buffer) -> None: ...
+    def queue(self, kind: str, name: str) -> Any: ...
+    def bind(self, queue: Any) -> Any: ...
+    def unbind(self, queue: Any) -> None: ...
+    def submit(self, queue: Any) -> int: ...
+    def wait(self, value: int, timeout: float | None = None) -> None: ...
+
+
+class Batch:
+    """Build with queue() and arguments(), then submit() any number of times.
+
+    The first submit seals it: nothing can be added after.
+    """
+
+    def __init__(self, device: BatchDevice) -> None:
+        self.device = device
+        self.slots: dict[str, Slot] = {}
+        self.patches: tuple[Patch, ...] = ()
+        self.is_sealed = False
+        self.words_written = 0  # by all replays together
+        self._queues: list[Builder] = []
+        self._blocks: list[Buffer] = []
+        self._used = ARGUMENT_BYTES  # of the last argument buffer
+        self._argument_patches: list[Patch] = []
+        self._regions: dict[str, Region] = {}
+        self._by_formula: dict[Formula, list[Patch]] = {}
+        self._values: dict[Formula, int] = {}
+        self._last = 0
+
+    def queue(self, kind: str) -> Any:
+        """A new queue of this batch; its name is its kind and number."""
+        self._check_open()
+        queue = self.device.queue(kind, f"{kind}{len(self._queues)}")
+        self._queues.append(queue)
+        return queue
+
+    def arguments(self, program: Any, values: Sequence[Number | float]) -> int:
+        """The address of an argument block kept with the batch; values may be slots."""
+        self._check_open()
+        layout = program.arguments
+        size = align(max(layout.size, 16), 64)
+        if self._used + size > ARGUMENT_BYTES:
+            length = max(size, ARGUMENT_BYTES)
+            self._blocks.append(self.device.allocate(length, host=True, uncached=True))
+            self._used = 0
+        offset, self._used = self._used, self._used + size
+        plain = [0 if isinstance(v, Slot | Formula) else v for v in values]
+        block = self._blocks[-1]
+        block.view()[offset : offset + layout.size] = layout.pack(plain, program.name)
+        for argument, value in zip(layout.arguments, values, strict=True):
+            if isinstance(value, Slot | Formula):
+                self._patch_argument(offset + argument.offset, argument.size, formula(value))
+        return block.address + offset
+
+    def _patch_argument(self, offset: int, size: int, value: Formula) -> None:
+        name = f"arguments{len(self._blocks) - 1}"
+        word, rest = divmod(offset, WORD_BYTES)
+        if size == 8:
+            self._argument_patches += [
+                Patch(name, word, value, Half.LOW),
+                Patch(name, word + 1, value, Half.HIGH),
+            ]
+            return
+        mask = ((1 << 8 * size) - 1) << 8 * rest
+        self._argument_patches.append(
+            Patch(name, word, value, Half.LOW, bits=8 * size, shift=8 * rest, mask=mask)
+        )
+
+    def _check_open(self) -> None:
+        if self.is_sealed:
+            raise QueueError(f"{self.device.name}: the batch is sealed; nothing can be added")
+
+    def seal(self) -> None:
+        """Move the words to device memory and make the patch table; submit() does it."""
+        if self.is_sealed:
+            return
+        self.is_sealed = True
+        for index, block in enumerate(self._blocks):
+            self._regions[f"arguments{index}"] = _region(block)
+        for queue in self._queues:
+            self.device.bind(queue)
+            self._regions[queue.name] = _region(queue.bound)
+        found = [patch for queue in self._queues for patch in queue.patches]
+        self.patches = (*found, *self._argument_patches)
+        for patch in self.patches:
+            self.slots[patch.formula.slot.name] = patch.formula.slot
+            self._by_formula.setdefault(patch.formula, []).append(patch)
+
+    def submit(self, slots: Mapping[str, int] | None = None) -> int:
+        """Run once more with these slot values; the timeline value that ends it.
+
+        QueueError for a missing or unknown slot, FieldError for a value out of range,
+        both before any word is written.
+        """
+        self.seal()
+        self._patch(slots or {})
+        for queue in self._queues:
+            self._last = self.device.submit(queue)
+        return self._last
+
+    def _patch(self, slots: Mapping[str, int]) -> None:
+        self._check_slots(slots)
+        changed: dict[Formula, int] = {}
+        for value in self._by_formula:
+            now = value.of(slots[value.slot.name])
+            if self._values.get(value) != now:
+                changed[value] = now
+        todo = [(patch, now) for value, now in changed.items() for patch in self._by_formula[value]]
+        written = [(patch, patch.apply(self._read(patch), now)) for patch, now in todo]
+        if not written:
+            return
+        # A run in flight may still read the words.
+        self.device.wait(self._last)
+        for patch, now in todo:
+            word = patch.apply(self._read(patch), now)
+            self._regions[patch.queue].write32(patch.word * WORD_BYTES, word)
+        self.words_written += len(todo)
+        self._values |= changed
+
+    def _read(self, patch: Patch) -> int:
+        return self._regions[patch.queue].read32(patch.word * WORD_BYTES)
+
+    def _check_slots(self, slots: Mapping[str, int]) -> None:
+        for name in slots:
+            if name not in self.slots:
+                raise QueueError(
+                    f"the batch has no slot {name!r}{nearest(name, self.slots)}",
+                    facts={"slot": name, "known": ", ".join(self.slots) or "none"},
+                )
+        for name, slot in self.slots.items():
+            if name not in slots:
+                raise QueueError(
+                    f"slot {name!r} was given no value",
+                    facts={"slot": name, "kind": slot.kind.value},
+                )
+            slot.check(slots[name])
+
+    def free(self) -> None:
+        """Give its memory back once its last run is over."""
+        for queue in self._queues:
+            self.device.unbind(queue)
+        for block in self._blocks:
+            self.device.free(block)
+        self._blocks, self._queues = [], []
+
+
+def _region(buffer: Buffer) -> Region:
+    if buffer.region is None:
+        raise QueueError("a batch's words need a host view")
+    return buffer.region
