@@ -120,9 +120,9 @@ def vector(form: str, name: str, listed: list[str]) -> tuple[list[str], list[str
         both = [listed[0], listed[1].replace(":a", ":v").replace(":c", ":h")]
         return both, both
     if name.startswith(VGPR_ONLY):
-        return listed[:1], ["src0:v1", *listed[2:]]
+        listed[1] = "src0:v1"
     if name == "v_mqsad_u32_u8":
-        return listed[:1], [*listed[1:3], "src2:v4"]
+        listed[3] = "src2:v4"
     return listed[:1], listed[1:]
 
 

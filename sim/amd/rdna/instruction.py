@@ -75,6 +75,12 @@ class Instruction:
     destinations and sources are in assembly order. Implicit operands stand last:
     the vcc that VOPC and carry instructions of the 32-bit encodings write or read.
     name has no encoding suffix (_e32, _e64, _dpp); `format` says the encoding.
+
+    An old destination value that is read (v_fmac, s_addk, v_movreld, d16 loads) and scc are not
+    listed, nor is the vcc that v_div_fmas reads; v_swap lists both registers as both.
+    Memory: sources are the address, data, then scalar base or descriptor and offset, each
+    `null` where absent; an atomic has a destination only if it returns (glc).
+    v_fma_mix: neg and abs stand in the operands, neg_lo and neg_hi are 0.
     """
 
     address: int
@@ -93,7 +99,7 @@ class Instruction:
     neg_lo: int = 0
     neg_hi: int = 0
     dpp: Dpp | None = None
-    halves: tuple["Instruction", ...] = ()  # VOPD: X and Y, which read everything before either writes
+    halves: tuple["Instruction", ...] = ()  # VOPD: X and Y; both read before either writes
     offset: int = 0  # memory offset in bytes, or the sign-extended simm16 of SOPP and SOPK
     offset1: int = 0  # second offset of two-address DS instructions, in units of the element
 

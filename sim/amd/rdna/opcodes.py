@@ -1,7 +1,8 @@
 """The opcode table: which operands each instruction has.
 
 Read from gfx1100.tsv, whose columns are format, opcode, mnemonic, destinations,
-sources and modifiers; an operand is `field:kind`, a modifier `name:mask`. The kinds are explained in tools/gen_isa.py.
+sources and modifiers; an operand is `field:kind`, a modifier `name:mask`. The kinds
+are explained in tools/gen_isa.py.
 """
 
 import csv
@@ -59,7 +60,8 @@ def _unused(row: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _rows(lines: Iterable[str]) -> list[dict[str, str]]:
-    return list(csv.DictReader((line for line in lines if not line.startswith("#")), delimiter="\t"))
+    table = (line for line in lines if not line.startswith("#"))
+    return list(csv.DictReader(table, delimiter="\t"))
 
 
 def opcodes_of(rows: Sequence[Mapping[str, str]]) -> list[Opcode]:

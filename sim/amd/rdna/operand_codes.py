@@ -54,10 +54,8 @@ def source(code: int, count: int) -> Operand:
         return vgpr(code - FIRST_VGPR, count)
     if code < 128:
         return scalar(code, count)
-    if code <= 192:
-        return Operand("int", code, count, code - 128)
     if code <= 208:
-        return Operand("int", code, count, 192 - code)
+        return Operand("int", code, count, code - 128 if code <= 192 else 192 - code)
     if 235 <= code <= 238:
         return Operand("aperture", code, count)
     if 240 <= code <= 248:

@@ -124,9 +124,9 @@ def delay_alu(value: int) -> str:
     for field, names in (("instid0", DELAYS), ("instskip", SKIPS), ("instid1", DELAYS)):
         number = fields[field]
         if number:
-            known = number < len(names)
-            parts.append(f"{field}({names[number] if known else f'/* invalid {field[:6]} value */'})")
-    return " | ".join(parts).replace("invalid instsk value", "invalid instskip value") or "0"
+            unknown = f"/* invalid {field.rstrip('01')} value */"
+            parts.append(f"{field}({names[number] if number < len(names) else unknown})")
+    return " | ".join(parts) or "0"
 
 
 def sendmsg(value: int) -> str:
@@ -167,7 +167,8 @@ def _bitmask(fields: Mapping[str, int]) -> str:
     group = 32 - keep
     if not flip and group > 1 and not group & group - 1 and put < group:
         return f"swizzle(BROADCAST,{group},{put})"
-    return f'swizzle(BITMASK_PERM,"{"".join(_lane_bit(keep, put, flip, i) for i in range(4, -1, -1))}")'
+    pattern = "".join(_lane_bit(keep, put, flip, bit) for bit in range(4, -1, -1))
+    return f'swizzle(BITMASK_PERM,"{pattern}")'
 
 
 def _lane_bit(keep: int, put: int, flip: int, bit: int) -> str:

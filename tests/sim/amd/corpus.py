@@ -16,11 +16,62 @@ FLOAT_OPS = ("fadd", "fsub", "fmul", "fdiv")
 FLOAT_UNARY = ("sqrt", "floor", "ceil", "trunc", "rint", "fabs", "canonicalize")
 FLOAT_BINARY = ("minnum", "maxnum", "copysign")
 TRANSCENDENTAL = ("exp2", "log2", "exp", "log", "sin", "cos")
-FLOAT_COMPARES = ("oeq", "one", "olt", "ole", "ogt", "oge", "ord", "uno", "ueq", "une", "ult", "uge")
+FLOAT_COMPARES = (
+    "oeq",
+    "one",
+    "olt",
+    "ole",
+    "ogt",
+    "oge",
+    "ord",
+    "uno",
+    "ueq",
+    "une",
+    "ult",
+    "uge",
+)
 ATOMIC_OPS = ("add", "sub", "and", "or", "xor", "min", "max", "umin", "umax", "xchg")
 MANGLED = {"half": "f16", "float": "f32", "double": "f64", "bfloat": "bf16"}
 G = "ptr addrspace(1)"
 L = "ptr addrspace(3)"
+
+
+CONTROL = """br label %loop
+loop:
+  %i = phi i32 [ 0, %0 ], [ %next, %latch ]
+  %sum = phi float [ 0.0, %0 ], [ %added, %latch ]
+  %stop = icmp sgt i32 %i, %n
+  br i1 %stop, label %done, label %work
+work:
+  %odd = trunc i32 %lane to i1
+  br i1 %odd, label %left, label %right
+left:
+  %pa = getelementptr float, ptr addrspace(1) %a, i32 %i
+  %va = load float, ptr addrspace(1) %pa
+  %ma = fmul float %va, %x
+  br label %latch
+right:
+  %pb = getelementptr float, ptr addrspace(1) %b, i32 %lane
+  %vb = load float, ptr addrspace(1) %pb
+  br label %latch
+latch:
+  %part = phi float [ %ma, %left ], [ %vb, %right ]
+  %added = fadd float %sum, %part
+  %at = getelementptr float, ptr addrspace(3) @lds, i32 %lane
+  store float %added, ptr addrspace(3) %at
+  fence syncscope("workgroup") release
+  call void @llvm.amdgcn.s.barrier()
+  fence syncscope("workgroup") acquire
+  %other = xor i32 %lane, 1
+  %to = getelementptr float, ptr addrspace(3) @lds, i32 %other
+  %seen = load float, ptr addrspace(3) %to
+  %next = add i32 %i, 1
+  %again = fcmp olt float %seen, %x
+  br i1 %again, label %loop, label %done
+done:
+  %result = phi float [ %sum, %loop ], [ %added, %latch ]
+  %end = getelementptr float, ptr addrspace(1) %out, i32 %lane
+  store float %result, ptr addrspace(1) %end"""
 
 
 class Kernel:
@@ -120,7 +171,9 @@ def integers(kind, scalar):
     ]  # fmt: skip
     for first, second in combined:
         part = kernel.emit(f"{first} {kind} {a}, {count if first == 'shl' else b}")
-        kernel.store(kind, kernel.emit(f"{second} {kind} {part}, {count if second == 'shl' else c}"))
+        kernel.store(
+            kind, kernel.emit(f"{second} {kind} {part}, {count if second == 'shl' else c}")
+        )
     inverse = kernel.emit(f"xor {kind} {b}, -1")
     for op in ("and", "or", "xor"):
         kernel.store(kind, kernel.emit(f"{op} {kind} {a}, {inverse}"))
@@ -160,12 +213,20 @@ def floats(kind):
         kernel.store(kind, kernel.emit(f"select i1 {flag}, {kind} {b}, {kind} {c}"))
     if kind != "bfloat":
         low = kernel.call(kind, f"llvm.maxnum.{suffix}", [f"{kind} {a}", f"{kind} 0.0"])
-        kernel.store(kind, kernel.call(kind, f"llvm.minnum.{suffix}", [f"{kind} {low}", f"{kind} 1.0"]))
+        kernel.store(
+            kind, kernel.call(kind, f"llvm.minnum.{suffix}", [f"{kind} {low}", f"{kind} 1.0"])
+        )
         least = kernel.call(kind, f"llvm.minnum.{suffix}", three[:2])
-        kernel.store(kind, kernel.call(kind, f"llvm.minnum.{suffix}", [f"{kind} {least}", three[2]]))
-        kernel.store(kind, kernel.call(kind, f"llvm.maxnum.{suffix}", [f"{kind} {least}", three[2]]))
+        kernel.store(
+            kind, kernel.call(kind, f"llvm.minnum.{suffix}", [f"{kind} {least}", three[2]])
+        )
+        kernel.store(
+            kind, kernel.call(kind, f"llvm.maxnum.{suffix}", [f"{kind} {least}", three[2]])
+        )
         exponent = kernel.load("i32", "%b")
-        kernel.store(kind, kernel.call(kind, f"llvm.ldexp.{suffix}.i32", [three[0], f"i32 {exponent}"]))
+        kernel.store(
+            kind, kernel.call(kind, f"llvm.ldexp.{suffix}.i32", [three[0], f"i32 {exponent}"])
+        )
         pair = kernel.call(f"{{{kind}, i32}}", f"llvm.frexp.{suffix}.i32", three[:1])
         kernel.store(kind, kernel.emit(f"extractvalue {{{kind}, i32}} {pair}, 0"))
         kernel.store("i32", kernel.emit(f"extractvalue {{{kind}, i32}} {pair}, 1"))
@@ -240,13 +301,21 @@ def special():
     words = [f"i32 {kernel.load('i32', p)}" for p in ("%a", "%b", "%c")]
     reals = [f"float {kernel.load('float', p)}" for p in ("%a", "%b", "%c")]
     doubles = [f"double {kernel.load('double', p)}" for p in ("%a", "%b", "%c")]
-    for name in ("ubfe.i32", "sbfe.i32", "sad.u8", "sad.u16", "sad.hi.u8", "msad.u8", "lerp", "perm",
-                 "alignbyte"):
+    for name in (
+        "ubfe.i32",
+        "sbfe.i32",
+        "sad.u8",
+        "sad.u16",
+        "sad.hi.u8",
+        "msad.u8",
+        "lerp",
+        "perm",
+        "alignbyte",
+    ):
         kernel.store("i32", kernel.call("i32", f"llvm.amdgcn.{name}", words))
     for name in ("mul.i24", "mul.u24", "mulhi.i24", "mulhi.u24"):
-        name = name if name.startswith("mulhi") else f"{name}.i32"
-        name = name.replace("mulhi.i24", "mulhi.i24").replace("mulhi.u24", "mulhi.u24")
-        kernel.store("i32", kernel.call("i32", f"llvm.amdgcn.{name}", words[:2]))
+        suffix = "" if name.startswith("mulhi") else ".i32"
+        kernel.store("i32", kernel.call("i32", f"llvm.amdgcn.{name}{suffix}", words[:2]))
     for name in ("rcp", "rsq", "fract", "sin", "cos", "exp2", "log", "sqrt", "frexp.mant"):
         kernel.store("float", kernel.call("float", f"llvm.amdgcn.{name}.f32", reals[:1]))
     for name in ("rcp", "rsq", "fract", "sqrt"):
@@ -265,7 +334,9 @@ def special():
     kernel.store("i32", kernel.emit(f"zext i1 {flag} to i32"))
     flag = kernel.call("i1", "llvm.amdgcn.class.f64", [doubles[0], "i32 96"])
     kernel.store("i32", kernel.emit(f"zext i1 {flag} to i32"))
-    kernel.store("double", kernel.call("double", "llvm.amdgcn.trig.preop.f64", [doubles[0], words[0]]))
+    kernel.store(
+        "double", kernel.call("double", "llvm.amdgcn.trig.preop.f64", [doubles[0], words[0]])
+    )
     wide = f"i64 {kernel.load('i64', '%a')}"
     kernel.store("i64", kernel.call("i64", "llvm.amdgcn.qsad.pk.u16.u8", [wide, words[0], wide]))
     kernel.store("i64", kernel.call("i64", "llvm.amdgcn.mqsad.pk.u16.u8", [wide, words[0], wide]))
@@ -303,12 +374,21 @@ def lanes(wave_size):
     value = kernel.call("i32", "llvm.amdgcn.mov.dpp8.i32", [f"i32 {a}", "i32 342391"])
     kernel.store("i32", kernel.emit(f"xor i32 {value}, {b}"))
     for name in ("permlane16", "permlanex16"):
-        arguments = [f"i32 {a}", f"i32 {b}", "i32 1985229328", "i32 -19088744", "i1 true", "i1 false"]
+        arguments = [
+            f"i32 {a}",
+            f"i32 {b}",
+            "i32 1985229328",
+            "i32 -19088744",
+            "i1 true",
+            "i1 false",
+        ]
         kernel.store("i32", kernel.call("i32", f"llvm.amdgcn.{name}.i32", arguments))
     kernel.store("i32", kernel.call("i32", "llvm.amdgcn.permlane64.i32", [f"i32 {a}"]))
     first = kernel.call("i32", "llvm.amdgcn.readfirstlane.i32", [f"i32 {a}"])
     kernel.store("i32", first)
-    kernel.store("i32", kernel.call("i32", "llvm.amdgcn.readlane.i32", [f"i32 {a}", f"i32 {first}"]))
+    kernel.store(
+        "i32", kernel.call("i32", "llvm.amdgcn.readlane.i32", [f"i32 {a}", f"i32 {first}"])
+    )
     arguments = ["i32 %n", f"i32 {first}", f"i32 {a}"]
     kernel.store("i32", kernel.call("i32", "llvm.amdgcn.writelane.i32", arguments))
     flag = kernel.emit(f"icmp sgt i32 {a}, {b}")
@@ -368,7 +448,7 @@ def atomics(kernel, pointer, base, index):
         at = kernel.emit(f"getelementptr i8, {pointer} {base}, i32 {index}")
         value = kernel.load(kind, "%b")
         for op in ATOMIC_OPS:
-            order = "syncscope(\"agent\") monotonic"
+            order = 'syncscope("agent") monotonic'
             text = f"atomicrmw {op} {pointer} {at}, {kind} {value} {order}, align {size}"
             kernel.emit(text)
             kernel.store(kind, kernel.emit(text))
@@ -377,13 +457,13 @@ def atomics(kernel, pointer, base, index):
     at = kernel.emit(f"getelementptr i8, {pointer} {base}, i32 {index}")
     value = kernel.load("float", "%b")
     for op in ("fadd", "fmin", "fmax"):
-        text = f"atomicrmw {op} {pointer} {at}, float {value} syncscope(\"agent\") monotonic"
+        text = f'atomicrmw {op} {pointer} {at}, float {value} syncscope("agent") monotonic'
         text += ", !amdgpu.no.fine.grained.memory !0, !amdgpu.ignore.denormal.mode !0"
         kernel.emit(text)
         kernel.store("float", kernel.emit(text))
     word = kernel.load("i32", "%b")
     for op in ("uinc_wrap", "udec_wrap"):
-        text = f"atomicrmw {op} {pointer} {at}, i32 {word} syncscope(\"agent\") monotonic"
+        text = f'atomicrmw {op} {pointer} {at}, i32 {word} syncscope("agent") monotonic'
         kernel.store("i32", kernel.emit(text))
 
 
@@ -397,8 +477,13 @@ def buffers():
         previous = "poison" if i == 0 else f"%d{i - 1}"
         kernel.run(f"%d{i} = insertelement <4 x i32> {previous}, i32 {name}, i32 {i}")
     descriptor = "<4 x i32> %d3"
-    for kind, name in (("i8", "i8"), ("i16", "i16"), ("i32", "i32"), ("<2 x i32>", "v2i32"),
-                       ("<4 x i32>", "v4i32")):
+    for kind, name in (
+        ("i8", "i8"),
+        ("i16", "i16"),
+        ("i32", "i32"),
+        ("<2 x i32>", "v2i32"),
+        ("<4 x i32>", "v4i32"),
+    ):
         arguments = [descriptor, "i32 %lane", "i32 %n", "i32 0"]
         value = kernel.call(kind, f"llvm.amdgcn.raw.buffer.load.{name}", arguments)
         kernel.store(kind, value)
@@ -406,7 +491,7 @@ def buffers():
         kernel.call("void", f"llvm.amdgcn.raw.buffer.store.{name}", arguments)
     arguments = [descriptor, "i32 %lane", "i32 %byte", "i32 0", "i32 0"]
     kernel.store("float", kernel.call("float", "llvm.amdgcn.struct.buffer.load.f32", arguments))
-    arguments = [f"i32 %n", descriptor, "i32 %lane", "i32 0", "i32 0"]
+    arguments = ["i32 %n", descriptor, "i32 %lane", "i32 0", "i32 0"]
     kernel.store("i32", kernel.call("i32", "llvm.amdgcn.raw.buffer.atomic.add.i32", arguments))
     for kind, name in (("i32", "i32"), ("<2 x i32>", "v2i32"), ("<4 x i32>", "v4i32")):
         arguments = [descriptor, "i32 %n", "i32 0"]
@@ -444,42 +529,7 @@ def matrix():
 def control():
     """Divergent and uniform loops, branches and barriers; ends with a call-free reduction."""
     kernel = Kernel("control")
-    kernel.lines = """br label %loop
-loop:
-  %i = phi i32 [ 0, %0 ], [ %next, %latch ]
-  %sum = phi float [ 0.0, %0 ], [ %added, %latch ]
-  %stop = icmp sgt i32 %i, %n
-  br i1 %stop, label %done, label %work
-work:
-  %odd = trunc i32 %lane to i1
-  br i1 %odd, label %left, label %right
-left:
-  %pa = getelementptr float, ptr addrspace(1) %a, i32 %i
-  %va = load float, ptr addrspace(1) %pa
-  %ma = fmul float %va, %x
-  br label %latch
-right:
-  %pb = getelementptr float, ptr addrspace(1) %b, i32 %lane
-  %vb = load float, ptr addrspace(1) %pb
-  br label %latch
-latch:
-  %part = phi float [ %ma, %left ], [ %vb, %right ]
-  %added = fadd float %sum, %part
-  %at = getelementptr float, ptr addrspace(3) @lds, i32 %lane
-  store float %added, ptr addrspace(3) %at
-  fence syncscope("workgroup") release
-  call void @llvm.amdgcn.s.barrier()
-  fence syncscope("workgroup") acquire
-  %other = xor i32 %lane, 1
-  %to = getelementptr float, ptr addrspace(3) @lds, i32 %other
-  %seen = load float, ptr addrspace(3) %to
-  %next = add i32 %i, 1
-  %again = fcmp olt float %seen, %x
-  br i1 %again, label %loop, label %done
-done:
-  %result = phi float [ %sum, %loop ], [ %added, %latch ]
-  %end = getelementptr float, ptr addrspace(1) %out, i32 %lane
-  store float %result, ptr addrspace(1) %end""".split("\n")
+    kernel.lines = CONTROL.splitlines()
     kernel.declared.add("declare void @llvm.amdgcn.s.barrier()")
     return kernel
 
@@ -523,7 +573,7 @@ def main(features=""):
     )
     found = {}
     for kernel in kernels(64 if "wavefrontsize64" in features else 32):
-        print(kernel.name, file=sys.stderr, flush=True)
+        sys.stderr.write(f"{kernel.name}\n")  # the last one is what LLVM died of
         found[kernel.name] = compile_text(kernel.text(), machine).hex()
     json.dump(found, sys.stdout)
 
