@@ -64,6 +64,8 @@ class Allocator:
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.name = backend.name
+        # Where the device can name buffers in its errors.
+        self._label = getattr(backend, "label", None)
         self._lock = threading.Lock()
         self._returned: deque[Block] = deque()
         self._cache: ReuseCache[Block] = ReuseCache()
@@ -121,6 +123,8 @@ class Allocator:
             if block is None:
                 block = Block(self._from_driver(size, options), size, options, name)
             block.name = name
+            if self._label is not None:
+                self._label(block.memory, name)
             if not options.external:
                 self._blocks[id(block)] = block
                 self._live += size

@@ -34,8 +34,8 @@ class Element(Protocol):
 class Buffer:
     """`count` elements on a device, or a view of some of another buffer's bytes.
 
-    place: (memory, byte offset) once allocated, else None. base: the root; itself
-    for a root. offset: bytes from the start of base.
+    place: (memory, byte offset) once allocated, else None. offset: bytes from the
+    start of base.
     """
 
     __slots__ = (
@@ -43,7 +43,7 @@ class Buffer:
         "_allocator",
         "_block",
         "_gone",
-        "base",
+        "_root",
         "count",
         "device",
         "dtype",
@@ -69,7 +69,8 @@ class Buffer:
         self.size = count * dtype.itemsize
         self.options = options
         self.name = name
-        self.base: Buffer = self
+        # None for a root: a reference to itself would leave it to the cyclic collector.
+        self._root: Buffer | None = None
         self.offset = 0
         self.place: tuple[Memory, int] | None = None
         self._block: Block | None = None
@@ -79,7 +80,7 @@ class Buffer:
             raise BufferUseError(f"{self} cannot have {count} elements", facts={"count": count})
 
     def __repr__(self) -> str:
-        of = "" if self.base is self else f" at {self.offset} of {self.base!r}"
+        of = "" if self._root is None else f" at {self.offset} of {self.base!r}"
         name = f" {self.name!r}" if self.name else ""
         return f"<Buffer{name} {self.device} {self.count} {self.dtype.name}{of}>"
 
@@ -88,6 +89,11 @@ class Buffer:
         block = getattr(self, "_block", None)
         if block is not None and self._allocator is not None:
             self._allocator.release(block)
+
+    @property
+    def base(self) -> "Buffer":
+        """The buffer whose memory this one lies in; itself for a root."""
+        return self if self._root is None else self._root
 
     @property
     def opened(self) -> "OpenedDevice":
@@ -112,7 +118,7 @@ class Buffer:
     def located(self) -> tuple[Memory, int]:
         """(memory, byte offset) of the first byte, allocated if need be."""
         place = self.place
-        if place is None or self.base.place is None or self._gone:
+        if place is None or (self._root is not None and self._root.place is None):
             place = self._locate()
         return place
 
@@ -149,14 +155,14 @@ class Buffer:
         view = object.__new__(type(self))
         view.device, view.count, view.dtype, view.size = self.device, count, dtype, size
         view.options, view.name = self.options, self.name
-        view.base, view.offset, view.place = self.base, start, None
+        view._root, view.offset, view.place = self.base, start, None
         view._block, view._allocator, view._gone = None, None, ""
         return view
 
     def free(self) -> None:
         """Give the memory back now; a view only ends itself. Later use: BufferUseError."""
         self._check_usable()
-        if self.base is self and self.place is None and self.size:
+        if self._root is None and self.place is None and self.size:
             raise BufferUseError(f"{self} is not allocated", device=self.device)
         self._end("was freed")
         block, self._block = self._block, None
@@ -166,7 +172,7 @@ class Buffer:
     def donate(self) -> "Buffer":
         """A new buffer that owns this one's memory; this one and its views are over."""
         self._check_usable()
-        if self.base is not self:
+        if self._root is not None:
             raise BufferUseError(f"{self} is a view; only a whole buffer can be donated")
         heir = Buffer(self.device, self.count, self.dtype, options=self.options, name=self.name)
         heir.place, heir._block, heir._allocator = self.place, self._block, self._allocator
@@ -279,6 +285,6 @@ class HostBytes(Buffer):
         self.device = HOST
         self.count = self.size = self.bytes.nbytes
         self.dtype = _Byte()
-        self.options, self.name, self.base, self.offset = PLAIN, "", self, 0
+        self.options, self.name, self._root, self.offset = PLAIN, "", None, 0
         self.place = (NOTHING, 0)
         self._block, self._allocator, self._gone = None, None, ""

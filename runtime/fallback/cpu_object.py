@@ -6,6 +6,7 @@ what it seems; so what it would stumble over is looked at first.
 Source: System V ABI, gABI chapter 4 (object files); x86-64 psABI.
 """
 
+import ctypes
 import struct
 
 from hcq.errors import CodeObjectError
@@ -19,6 +20,7 @@ X86_64 = 62
 SYMBOL_TABLE = 2
 UNDEFINED = 0
 GLOBAL, WEAK = 1, 2
+LINKER_DEFINED = "_GLOBAL_OFFSET_TABLE_"  # the linker's own, never defined by anyone
 
 
 def check_object(image: bytes, entry: str, device: str) -> None:
@@ -72,6 +74,4 @@ def _symbols(image: bytes) -> dict[str, bool]:
 
 
 def _in_process(name: str) -> bool:
-    import llvmlite.binding as llvm
-
-    return bool(llvm.address_of_symbol(name))
+    return name == LINKER_DEFINED or hasattr(ctypes.CDLL(None), name)
