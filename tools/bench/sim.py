@@ -1,0 +1,137 @@
+"""How fast simulated GPUs are, against numpy in the same run: `python tools/bench/sim.py --json`
+
+Pinned to one core, after two warm-up rounds; medians; ratios are numpy's time over
+ours, so 1.0 is numpy's speed. Also: host cost of an eager launch, compile time of a
+small kernel.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+WARM, ROUNDS = 2, 9
+ELEMENTS, SIDE, LAUNCHES = 4_000_000, 512, 200
+
+
+def median(work: Callable[[], Any]) -> float:
+    """Median seconds of one round."""
+    times = []
+    for _ in range(WARM + ROUNDS):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[WARM:])
+
+
+def vector_add(device: str) -> dict[str, float]:
+    import numpy as np
+
+    from tensor import Device, Tensor
+
+    left, right = (np.random.default_rng(s).random(ELEMENTS, np.float32) for s in (0, 1))
+    out = np.empty_like(left)
+    numpy_seconds = median(lambda: np.add(left, right, out=out))
+    a, b = Tensor(left, device=device).realize(), Tensor(right, device=device).realize()
+
+    def once() -> None:
+        (a + b).realize()
+        Device[device].synchronize()
+
+    seconds = median(once)
+    return {"seconds": seconds, "numpy_seconds": numpy_seconds, "ratio": numpy_seconds / seconds}
+
+
+def matmul(device: str) -> dict[str, float]:
+    import numpy as np
+
+    from tensor import Device, Tensor
+
+    left, right = (np.random.default_rng(s).random((SIDE, SIDE), np.float32) for s in (0, 1))
+    numpy_seconds = median(lambda: left @ right)
+    a, b = Tensor(left, device=device).realize(), Tensor(right, device=device).realize()
+
+    def once() -> None:
+        (a @ b).realize()
+        Device[device].synchronize()
+
+    seconds = median(once)
+    return {
+        "seconds": seconds,
+        "numpy_seconds": numpy_seconds,
+        "ratio": numpy_seconds / seconds,
+        "gflops": 2 * SIDE**3 / seconds / 1e9,
+    }
+
+
+def launch_cost(device: str) -> float:
+    """Host microseconds per eager launch of a tiny kernel, schedule included in none of it."""
+    from jit.schedule import schedule
+    from runtime.execute import run_linear
+    from tensor import Device, Tensor
+
+    x = Tensor([1.0, 2.0], device=device).realize()
+    calls = schedule([(x + 1).node])
+    run_linear(calls)
+    Device[device].synchronize()
+
+    def burst() -> None:
+        for _ in range(LAUNCHES):
+            run_linear(calls)
+
+    seconds = median(burst)
+    Device[device].synchronize()
+    return seconds / LAUNCHES * 1e6
+
+
+def compile_cost(target: str) -> float:
+    """Milliseconds to compile a small kernel, no cache: a chain of three operations."""
+    from hcq.settings import Context
+    from jit.compile import compile_kernel
+    from jit.schedule import schedule
+    from tensor import Tensor
+
+    times = []
+    for size in range(100, 109):
+        x = Tensor.ones(size, device="CPU").contiguous().realize()
+        calls = schedule([((x * 2 + 1).relu()).node])
+        with Context(CCACHE=0):
+            start = time.perf_counter()
+            compile_kernel(calls[0].kernel, target)  # type: ignore[union-attr]
+            times.append(time.perf_counter() - start)
+    return statistics.median(times[WARM:]) * 1e3
+
+
+def measure() -> dict[str, Any]:
+    """Every figure, on a simulated gfx1100."""
+    from hcq import host
+    from sim.machine import Machine
+
+    host.use(Machine(["gfx1100"]))
+    return {
+        "chip": "gfx1100",
+        "core": sorted(os.sched_getaffinity(0)),
+        "vector_add_4M": vector_add("AMD"),
+        "matmul_512": matmul("AMD"),
+        "launch_us": launch_cost("AMD"),
+        "compile_ms": {t: compile_cost(t) for t in ("LLVM:gfx1100", "LLVM:x86-64-v3")},
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    options = parser.parse_args()
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    found = measure()
+    print(json.dumps(found) if options.json else json.dumps(found, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
