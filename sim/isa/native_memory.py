@@ -275,7 +275,7 @@ some:
                 self._store_register(word, self._splat("i32", value), masked=True)
             else:
                 # The highest lane writes last and stays.
-                top = self._name(f"sub i64 %last64, {1 if word == 0 else 1}")
+                top = self._name("sub i64 %last64, 1")
                 place = self._name(f"getelementptr i32, ptr {self._register(word)}, i64 {top}")
                 value = self._narrowed(self._load("i32", place))
                 self._put(
@@ -346,6 +346,9 @@ some:
         if self.bits < 32:
             return
         self._label("gathering")
+        if self.action == "store" and self.words > 1:
+            self._jump("each")  # lanes may overlap: a lane's words stay together, in lane order
+            return
         w = self.width
         kind, mask = f"<{w} x i64>", f"<{w} x i1>"
         self._put(f"  %lowv = select {mask} %lanes, {kind} %addr, {kind} splat (i64 -1)")
@@ -452,8 +455,7 @@ lane:
             spread = part
             if words > 1:
                 grow = ", ".join(
-                    f"i32 {i if i < lanes else 'poison'}".replace("i32 poison", "i32 poison")
-                    for i in range(lanes * words)
+                    f"i32 {i if i < lanes else 'poison'}" for i in range(lanes * words)
                 )
                 spread = self._name(
                     f"shufflevector {column} {part}, {column} poison, "
