@@ -46,7 +46,7 @@ def v_ldexp_f64(a: Value, exponent: Value) -> Value:
         factor = where(up, 2.0**1023, where(down, 2.0**-969, constant(a, F64, 1.0)))
         taken = where(up, constant(rest, I32, 1023), where(down, -969, constant(rest, I32, 0)))
         a, rest = a * factor, rest - taken
-    return a * power_of_two(clamp_exponent(rest, 1022))
+    return a * power_of_two(rest)
 
 
 @dataclass(frozen=True)
