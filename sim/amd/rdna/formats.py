@@ -204,5 +204,22 @@ PREFIXES = (
     (0x03E, 6, "EXP"),
 )
 
+
+
+def _reserved(layout: Layout) -> int:
+    """Bits that are neither a field nor part of what selects the format."""
+    name = "VOP3" if layout is VOP3SD else layout.name
+    count = next(count for _, count, of in PREFIXES if of == name)
+    selector_bits = (1 << count) - 1 << 32 - count
+    return layout.unknown((1 << layout.size_bits) - 1) & ~selector_bits
+
+
+RESERVED = {
+    layout.name: _reserved(layout)
+    for layout in (
+        SOP2, SOPK, SOP1, SOPC, SOPP, SMEM, VOP1, VOP2, VOPC, VOP3, VOP3SD, VOP3P, DS, FLAT, MUBUF,
+    )
+}  # fmt: skip
+
 # The value of FLAT's seg field.
 SEGMENTS = ("FLAT", "SCRATCH", "GLOBAL")
