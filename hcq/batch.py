@@ -6,13 +6,15 @@ device's timeline, one submit per queue, in the order the queues were made.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hcq.bits import align
 from hcq.errors import QueueError, nearest
-from hcq.host import Region
 from hcq.memory import Buffer
 from hcq.queue import Builder, Formula, Half, Number, Patch, Slot, formula
+
+if TYPE_CHECKING:
+    from hcq.host import Region
 
 ARGUMENT_BYTES = 64 << 10
 WORD_BYTES = 4
@@ -170,7 +172,7 @@ class Batch:
         self._blocks, self._queues = [], []
 
 
-def _region(buffer: Buffer) -> Region:
+def _region(buffer: Buffer) -> "Region":
     if buffer.region is None:
         raise QueueError("a batch's words need a host view")
     return buffer.region

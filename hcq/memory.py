@@ -9,11 +9,13 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hcq.bits import align
 from hcq.errors import BufferUseError, OutOfMemory, QueueError
-from hcq.host import Region
+
+if TYPE_CHECKING:
+    from hcq.host import Region
 
 BLOCK = 256
 
@@ -29,7 +31,7 @@ class Buffer:
     device: Any
     address: int
     size: int
-    region: Region | None
+    region: "Region | None"
     name: str = ""
     owner: Any = None
     freed: int | None = None

@@ -5,9 +5,12 @@ timeline keeps payloads below 2**32: it turns to its other cell before they woul
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from hcq.errors import QueueError
-from hcq.host import Region
+
+if TYPE_CHECKING:
+    from hcq.host import Region
 
 SIGNAL_SIZE = 16
 TIME_OFFSET = 8
@@ -17,7 +20,7 @@ PAYLOAD_LIMIT = 1 << 32
 class Signal:
     """One cell: `address` for the GPU, `value` and `time` for the host."""
 
-    def __init__(self, address: int, region: Region) -> None:
+    def __init__(self, address: int, region: "Region") -> None:
         self.address = address
         self._region = region
         self.reset()
@@ -41,7 +44,7 @@ class Signal:
 class SignalPool:
     """Cells from pages that `grow` provides as (GPU address, host view); it never shrinks."""
 
-    def __init__(self, grow: Callable[[], tuple[int, Region]]) -> None:
+    def __init__(self, grow: Callable[[], tuple[int, "Region"]]) -> None:
         self._grow = grow
         self._free: list[tuple[int, Region]] = []
         self._taken: dict[int, Region] = {}

@@ -38,15 +38,17 @@ class Channel:
     kind = ""
     unit = WORD
 
-    def __init__(self, process: Kfd, node: Node, arch: Arch, ring_bytes: int = RING_BYTES) -> None:
+    def __init__(
+        self, process: Kfd, node: Node, arch: Arch, *, ring_bytes: int = RING_BYTES, start: int = 0
+    ) -> None:
         self._process = process
         self._node = node
         self._arch = arch
         self.ring_bytes = ring_bytes
         self.name = f"{self.kind}0"
-        self.put = 0  # units, 64-bit, never wraps
+        self.put = start  # units, 64-bit, never wraps
         self.prelude: list[int] = []  # words to run once before what comes next
-        self.rung = 0  # the put that the doorbell was last given
+        self.rung = start  # the put that the doorbell was last given
         self.on_publish: Publish | None = None
         self.wait_for_space: Callable[[Callable[[], bool], Channel], None] | None = None
         self._parts: list[Allocation] = []
@@ -56,6 +58,8 @@ class Channel:
             self.pointers = self._part(PAGE, RING_FLAGS)
             # The kernel takes the pointers as they stand; fresh memory holds anything.
             _view(self.pointers).write(0, bytes(PAGE))
+            for pointer in (READ_POINTER, WRITE_POINTER):
+                _view(self.pointers).write64(pointer, start)
             args = self._create()
             undo.callback(process.call, kfd.DESTROY_QUEUE, queue_id=args.queue_id)
             self.queue_id = args.queue_id

@@ -44,12 +44,15 @@ from hcq.errors import (
 from hcq.host import Host
 from hcq.ioctl_defs import kfd
 from hcq.memory import Buffer, BumpAllocator
-from hcq.timeline import Signal, Timeline
+from hcq.timeline import TIME_OFFSET, Signal, Timeline
 
 AnyQueue = ComputeQueue | CopyQueue
 ARGUMENT_RING_BYTES = 16 << 20
 DIRECT_COPY_BYTES = 64 << 10
 KEPT_SUBMISSIONS = 64
+# Source: Linux drivers/base/devcoredump.c; amdgpu writes one after a reset.
+CORE_DUMP = "/sys/class/drm/renderD{minor}/device/devcoredump/data"
+CORE_DUMP_BYTES = 1000
 CHUNK = 1 << 20
 
 
@@ -360,6 +363,32 @@ class Device:
             )
             return value
 
+    def launch(
+        self,
+        program: Program,
+        values: Sequence[int | float],
+        grid: Sequence[int],
+        block: Sequence[int],
+        *,
+        wait: bool = False,
+    ) -> float | None:
+        """Run a program once; with `wait`, the seconds it took on the device."""
+        queue = self.queue(COMPUTE)
+        arguments = self.arguments(program, values, grid, block)
+        if not wait:
+            self.submit(queue.launch(program, arguments, tuple(grid), block))
+            return None
+        start, end = self.signals.take(), self.signals.take()
+        queue.timestamp(start.address + TIME_OFFSET)
+        queue.launch(program, arguments, tuple(grid), block)
+        queue.timestamp(end.address + TIME_OFFSET)
+        self.wait(self.submit(queue))
+        seconds = self.clock.nanoseconds(end.time - start.time) / 1e9
+        # Not after an error: the GPU might still write the cells.
+        self.signals.give(start)
+        self.signals.give(end)
+        return seconds
+
     def _framed(self, kind: str, body: list[int], value: int) -> list[int]:
         cell = self.timeline.cell.address
         frame = self._frames.get((kind, cell))
@@ -408,7 +437,7 @@ class Device:
 
     def _late(self, limit: float, is_hang: bool, waited: str, value: int) -> Exception:
         if is_hang:
-            return self._fail(faults.hang(self._scene(), limit, waited))
+            return self._fail(faults.hang(self._scene(), limit, waited, self._core_dump()))
         return WaitTimeout(
             f"{self.name}: {waited} did not come within {limit:g} s",
             device=self.name,
@@ -459,7 +488,15 @@ class Device:
         if isinstance(incident, MemoryFault):
             nearest = self.memory.describe(incident.address)
             raise self._fail(faults.memory_fault(incident, scene, nearest))
-        raise self._fail(faults.hardware_exception(incident, scene))
+        raise self._fail(faults.hardware_exception(incident, scene, self._core_dump()))
+
+    def _core_dump(self) -> str:
+        path = CORE_DUMP.format(minor=self._node.get("drm_render_minor"))
+        try:
+            text = self._host.read(path) if self._host.exists(path) else b""
+        except OSError:  # root only on most machines
+            return ""
+        return " ".join(text[:CORE_DUMP_BYTES].decode("utf-8", "replace").split())
 
     def _progress(self) -> tuple[int, ...]:
         return (self.timeline.cell.value, *(c.get for c in self.channels.values()))

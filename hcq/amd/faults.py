@@ -102,7 +102,7 @@ def memory_fault(fault: MemoryFault, scene: Scene, nearest: str) -> GpuFault:
     )
 
 
-def hardware_exception(exception: HardwareException, scene: Scene) -> DeviceLost:
+def hardware_exception(exception: HardwareException, scene: Scene, detail: str) -> DeviceLost:
     """DeviceLost naming reset kind, cause and whether memory was lost."""
     kind = _RESETS.get(exception.reset_type, f"kind {exception.reset_type}")
     cause = _CAUSES.get(exception.reset_cause, f"cause {exception.reset_cause}")
@@ -115,13 +115,14 @@ def hardware_exception(exception: HardwareException, scene: Scene) -> DeviceLost
             "reset_type": exception.reset_type,
             "reset_cause": exception.reset_cause,
             "memory_lost": int(exception.memory_lost),
+            "detail": detail or "the driver gave none",
             **scene.facts(),
         },
         hint=RESTART,
     )
 
 
-def hang(scene: Scene, limit: float, waited: str) -> GpuTimeout:
+def hang(scene: Scene, limit: float, waited: str, detail: str) -> GpuTimeout:
     """GpuTimeout telling what was waited for and what stands still."""
     verdict = "nothing was submitted that has not finished"
     if scene.running is not None:
@@ -129,7 +130,13 @@ def hang(scene: Scene, limit: float, waited: str) -> GpuTimeout:
     return GpuTimeout(
         f"GpuTimeout on {scene.device}: no progress for {limit:g} s waiting for {waited}",
         device=scene.device,
-        facts={"limit": limit, "verdict": verdict, "kernel": scene.kernel, **scene.facts()},
+        facts={
+            "limit": limit,
+            "verdict": verdict,
+            "kernel": scene.kernel,
+            "detail": detail or "the driver gave none",
+            **scene.facts(),
+        },
         hint=(
             "a kernel may not end, or a wait is never met; HCQ_TIMEOUT_MS sets the limit; "
             f"{RESTART}"

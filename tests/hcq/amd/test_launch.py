@@ -1,0 +1,172 @@
+"""Launches on a simulated GPU: results, limits, arguments, private and local memory."""
+
+import pytest
+
+from hcq.errors import LaunchError, OutOfMemory
+
+
+@pytest.mark.row("HCQ-15")
+def test_add_gives_the_sums(device, add, words):
+    program, out, a, b = add
+    device.launch(program, [out.address, a.address, b.address, 100], (1, 1, 1), (64, 1, 1))
+    assert words(device, out, 4) == [105, 106, 107, 108]
+    assert words(device, out, 64)[63] == 168
+
+
+@pytest.mark.row("HCQ-15")
+def test_waited_launch_gives_the_devices_seconds(machine, compiled):
+    from hcq import amd
+
+    machine(seed=1)
+    device = amd.open(0)
+    program = device.load(compiled("bump"), "bump")
+    cell = device.allocate(4, host=True, zero=True)
+    seconds = device.launch(program, [cell.address], (1, 1, 1), (1, 1, 1), wait=True)
+    # The simulated clock charges 5 us for a dispatch.
+    assert 5e-6 <= seconds < 1e-3
+    assert cell.view()[0] == 1
+    device.close()
+
+
+@pytest.mark.row("AMD-15")
+@pytest.mark.parametrize(("threads", "total"), [(64, 2016), (100, 4950)])
+@pytest.mark.parametrize("features", ["", "+wavefrontsize64"])
+def test_partly_filled_waves_add_up(device, compiled, words, threads, total, features):
+    program = device.load(compiled("sum", features=features), "sum")
+    cell = device.allocate(4, zero=True)
+    device.launch(program, [cell.address], (1, 1, 1), (threads, 1, 1))
+    assert words(device, cell, 1) == [total]
+
+
+@pytest.mark.row("AMD-15")
+def test_wave64_object_runs_in_waves_of_64(device, compiled):
+    assert device.load(compiled("sum", features="+wavefrontsize64"), "sum").wave_size == 64
+
+
+@pytest.mark.row("HCQ-16")
+@pytest.mark.refusal
+@pytest.mark.parametrize(
+    ("grid", "block", "match"),
+    [
+        ((1, 1, 1), (1025, 1, 1), "threads 1025 is outside the limit 1024"),
+        ((1, 1, 1), (32, 33, 1), "threads 1056 is outside the limit 1024"),
+        ((1, 1, 1), (0, 1, 1), "block .* is outside the limit at least 1"),
+        ((1 << 31, 1, 1), (1, 1, 1), "grid.0. 2147483648 is outside the limit"),
+        ((-1, 1, 1), (1, 1, 1), "grid.0. -1 is outside"),
+        ((1 << 30, 1, 1), (64, 1, 1), "grid.0. . block"),
+        ((1, 1), (1, 1, 1), "three axes"),
+    ],
+)
+def test_launch_outside_limits_is_refused_before_any_word(device, add, grid, block, match):
+    queue = device.queue("compute")
+    with pytest.raises(LaunchError, match=match):
+        queue.launch(add[0], 0x1000, grid, block)
+    assert queue.words == []
+
+
+@pytest.mark.row("HCQ-16")
+def test_launch_at_the_limit_of_threads_is_taken(device, add):
+    assert device.queue("compute").launch(add[0], 0x1000, (1, 1, 1), (1024, 1, 1)).words
+
+
+@pytest.mark.row("HCQ-16")
+def test_zero_grid_launches_nothing(device, add):
+    assert device.queue("compute").launch(add[0], 0x1000, (0, 1, 1), (64, 1, 1)).words == []
+
+
+@pytest.mark.row("AMD-15")
+@pytest.mark.refusal
+def test_local_memory_over_the_limit_is_refused(device, compiled):
+    from dataclasses import replace
+
+    program = device.load(compiled("lds"), "lds")
+    program.arch = replace(program.arch, lds_bytes=32767)
+    with pytest.raises(LaunchError, match="local memory bytes 32768 is outside the limit 32767"):
+        device.queue("compute").launch(program, 0x1000, (1, 1, 1), (64, 1, 1))
+
+
+def test_local_memory_is_given(device, compiled, words):
+    program = device.load(compiled("lds"), "lds")
+    out = device.allocate(256)
+    device.launch(program, [out.address], (1, 1, 1), (64, 1, 1))
+    assert words(device, out, 64) == list(range(64))
+
+
+@pytest.mark.row("AMD-13")
+def test_spilling_kernel_has_private_memory_per_thread(device, compiled, words):
+    program = device.load(compiled("spill"), "spill")
+    assert program.scratch_size >= 256
+    out = device.allocate(256)
+    device.launch(program, [out.address, 7], (1, 1, 1), (64, 1, 1))
+    assert words(device, out, 64) == [7 * t for t in range(64)]
+
+
+@pytest.mark.row("AMD-13")
+def test_hidden_arguments_tell_the_launch_size(device, compiled, words):
+    program = device.load(compiled("hidden"), "hidden")
+    out = device.allocate(8)
+    device.launch(program, [out.address], (3, 1, 1), (32, 1, 1))
+    assert words(device, out, 2) == [3, 32]
+
+
+@pytest.mark.row("AMD-13")
+@pytest.mark.refusal
+def test_hidden_arguments_need_the_launch_size(device, compiled):
+    program = device.load(compiled("hidden"), "hidden")
+    with pytest.raises(LaunchError, match="give grid and block"):
+        device.arguments(program, [0x1000])
+
+
+@pytest.mark.row("ALC-11")
+def test_private_memory_grows_with_the_neediest_program(device, compiled, words):
+    device.load(compiled("spill"), "spill")
+    small = device.scratch.bytes_per_thread
+    program = device.load(compiled("spill_huge"), "spill_huge")
+    assert device.scratch.bytes_per_thread > small
+    out = device.allocate(256)
+    device.launch(program, [out.address, 3999], (1, 1, 1), (64, 1, 1))
+    assert words(device, out, 3) == [0, 3999, 7998]
+
+
+@pytest.mark.row("ALC-11")
+@pytest.mark.refusal
+def test_private_memory_that_cannot_be_had_names_kernel_and_bytes(machine, compiled, words):
+    from hcq import amd
+
+    machine(vram=256 << 20)
+    device = amd.open(0)
+    program = device.load(compiled("spill"), "spill")
+    with pytest.raises(OutOfMemory, match=r"kernel spill_huge: 160\d\d bytes of private memory"):
+        device.load(compiled("spill_huge"), "spill_huge")
+    out = device.allocate(256)
+    device.launch(program, [out.address, 2], (1, 1, 1), (64, 1, 1))
+    assert words(device, out, 3) == [0, 2, 4]
+    device.close()
+
+
+@pytest.mark.row("HCQ-13")
+def test_argument_ring_goes_round_and_every_launch_sees_its_own_values(device, compiled, words):
+    from hcq.memory import BumpAllocator
+
+    program = device.load(compiled("bump"), "bump")
+    # A ring of 4 segments of 1 KiB instead of 16 MiB: 16 blocks each, so 200 launches go round.
+    device._blocks = BumpAllocator(
+        device._arguments.address, 4096, device._wait_reused, segments=4
+    )
+    cells = device.allocate(800, zero=True)
+    for i in range(200):
+        device.launch(program, [cells.address + 4 * i], (1, 1, 1), (1, 1, 1))
+    assert words(device, cells, 200) == [1] * 200
+
+
+@pytest.mark.row("HCQ-14")
+@pytest.mark.refusal
+def test_wrong_number_of_arguments_is_refused(device, add):
+    with pytest.raises(LaunchError, match="kernel add takes 4 arguments, got 1"):
+        device.arguments(add[0], [1])
+
+
+@pytest.mark.row("HCQ-14")
+def test_argument_blocks_are_aligned_as_the_kernel_needs(device, add):
+    values = [1, 2, 3, 4]
+    assert [device.arguments(add[0], values) % 16 for _ in range(3)] == [0, 0, 0]
