@@ -142,7 +142,8 @@ class Lowering:
                 stack.append((node, place, wanted))
             else:
                 got = tuple(done[id(n), id(p)] for n, p in wanted)
-                value = self._finish(node, place, got)
+                value = self._finish(node, got)
+                value = self._zeroed(value, place, wanted[-1][1])
                 if id(node) in self._roots:
                     value = self.values.widen(self.values.round(value, node.dtype))
                 done[key] = value
@@ -150,6 +151,8 @@ class Lowering:
 
     def _begin(self, node: Node, place: Place) -> Value | list[Step]:
         """A value that needs no other, or what must be known first."""
+        if 0 in node.shape:  # seen only through a condition that never holds
+            return self._zero(node.dtype)
         at_root = self._roots.get(id(node))
         if at_root is None:
             slot = self.slot_of(node)
@@ -268,7 +271,7 @@ class Lowering:
             needs.append(values.make("lt", dtypes.bool, (value, values.const(size, dtype))))
         return algebra.value(value, 0, size - 1), needs
 
-    def _finish(self, node: Node, place: Place, got: tuple[Value, ...]) -> Value:
+    def _finish(self, node: Node, got: tuple[Value, ...]) -> Value:
         values, op = self.values, node.op
         if op is Op.CAST or op is Op.BITCAST:
             raw = values.round(got[0], node.src[0].dtype)
@@ -277,19 +280,19 @@ class Lowering:
             return values.widen(values.make("bitcast", node.dtype, (raw,)))
         if op in ELEMENTWISE:
             return values.elementwise(op.value, compute_dtype(node.dtype), got)
-        if op is Op.PAD:
-            return self._padded(node, place, got[0])
         if op is Op.REDUCE and id(node) not in self._inner and prod(_reduced_sizes(node)) != 1:
             return values.make("reduce", compute_dtype(node.dtype), (got[0],), node.arg[0])
         return got[-1]
 
-    def _padded(self, node: Node, place: Place, value: Value) -> Value:
-        moved = source_index(node, place.index, self.algebra)
-        conditions = moved[1] if moved is not None else ()
-        if not conditions or keeps_zero(value, conditions):
+    def _zeroed(self, value: Value, place: Place, source: Place) -> Value:
+        """The value where the conditions that the source place adds hold, elsewhere zero."""
+        if source.conditions is place.conditions:
             return value
-        test = self.values.test(conditions)
-        return self.values.make("where", value.dtype, (test, value, self._zero(node.dtype)))
+        added = tuple(c for c in source.conditions if c not in place.conditions)
+        if not added or keeps_zero(value, added):
+            return value
+        zero = self.values.const(False if value.dtype.kind == "b" else 0, value.dtype)
+        return self.values.make("where", value.dtype, (self.values.test(added), value, zero))
 
 
 def _reduced_sizes(node: Node) -> tuple[int, ...]:
