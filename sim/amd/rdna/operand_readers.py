@@ -69,6 +69,8 @@ class Partial:
 
     def take_literal(self) -> int:
         """The literal word, which all operands of an instruction share."""
+        if self.dpp is not None:
+            raise BadOperand(f"{self.opcode.name} has both a DPP word and a literal")
         if self.literal is None:
             self.literal = self.code.word(self.words)
             self.words += 1
