@@ -47,18 +47,26 @@ class AddressSpace:
         self._libc: Any = _ffi.dlopen(None)
         self._host = LinuxHost()
         self._reserved = GpuMemory()
+        self._guards: set[int] = set()
         self._placed: list[tuple[int, int]] = []  # (address, size), sorted
         self._noise = _ffi.from_buffer(Random(seed).randbytes(NOISE_SIZE))
 
     def reserve(self, size: int, alignment: int, below: int) -> int:
-        """Address space for the driver, inaccessible until memory is placed there."""
-        address = self._host.reserve(size, alignment, below)
+        """Address space for the driver, inaccessible until memory is placed there.
+
+        A page that nobody gets follows, so that running off the end faults.
+        """
+        address = self._host.reserve(size + PAGE, alignment, below)
         self._reserved.map(address, size)
+        self._guards.add(address + size)
         return address
 
     def release(self, address: int, size: int) -> None:
         """The driver gives up a span; simulated memory inside stays until it is vacated."""
         self._reserved.discard(address, size)
+        if address + size in self._guards:
+            self._guards.remove(address + size)
+            self.drop(address + size, PAGE)
         for start, end in self._gaps(address, address + size):
             self._libc.munmap(_ffi.cast("void *", start), end - start)
 
