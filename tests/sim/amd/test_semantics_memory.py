@@ -38,11 +38,11 @@ class Bench:
 
     def __init__(self, name):
         self.operation = OPERATIONS[name]
-        self.pages = mmap.mmap(-1, 16384)
+        self.pages = mmap.mmap(-1, 65536)
         self.base = ctypes.addressof(ctypes.c_char.from_buffer(self.pages))
         self.memory = GpuMemory()
-        self.memory.map(self.base, 16384)
-        self.wave = Wave(32, 0, bytearray(8192), self.base)
+        self.memory.map(self.base, 65536)
+        self.wave = Wave(32, 0, bytearray(32768), self.base)
         self.wave.set_exec(ACTIVE)
         self.wave.vgprs[8:] = OLD
         self.offsets = (16, 48) if self.operation.two_addresses else (24, 0)
@@ -220,13 +220,13 @@ def test_flat_addresses_reach_lds_and_scratch_through_their_apertures(high):
 
 def test_lds_beyond_its_end_reads_zero_and_ignores_writes():
     bench = Bench("ds_load_b64")
-    bench.wave.vgprs[0] = 8192 - 24 - 4
+    bench.wave.vgprs[0] = 32768 - 24 - 4
     bench.run(returns=2)
     assert bench.result(0, 2) == [0, 0]
     store = Bench("ds_store_b64")
-    store.wave.vgprs[0] = 8192 - 24 - 4
+    store.wave.vgprs[0] = 32768 - 24 - 4
     store.run([1, 2])
-    assert store.wave.lds == bytearray(8192)
+    assert store.wave.lds == bytearray(32768)
 
 
 @pytest.mark.refusal
