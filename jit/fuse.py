@@ -36,7 +36,9 @@ class Fusion:
     def __init__(self, nodes: Sequence[Node], required: Iterable[int]) -> None:
         self.nodes = nodes
         self.at = {id(node): i for i, node in enumerate(nodes)}
-        self.sources = [[self.at[id(s)] for s in n.src] * (n.realized is None) for n in nodes]
+        self.sources = [
+            [] if n.realized is not None else [self.at[id(s)] for s in n.src] for n in nodes
+        ]
         self.users: list[list[int]] = [[] for _ in nodes]
         for i, sources in enumerate(self.sources):
             for s in dict.fromkeys(sources):
