@@ -141,7 +141,7 @@ class Core:
             return self.of(graph.const(other, self._scalar_dtype(other), (), self.device))
         import numpy
 
-        if isinstance(other, numpy.ndarray | numpy.generic):
+        if isinstance(other, numpy.ndarray | numpy.generic | list | tuple):
             return type(self)(other, device=self.device)  # type: ignore[call-arg]
         raise TensorError(f"cannot combine a tensor with {type(other).__name__}")
 

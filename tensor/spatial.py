@@ -55,10 +55,11 @@ class Spatial(Indexing):
         dtype: DType | None = None,
     ) -> Self:
         """(N, Cin, ...) with weight (Cout, Cin/groups, ...) -> (N, Cout, ...); any rank."""
+        if self.ndim != weight.ndim or self.ndim < 3:
+            raise TensorError(f"conv2d: input {list(self.shape)}, weight {list(weight.shape)}")
         batch, channels = self.shape[:2]
-        out_channels, per_group = weight.shape[:2]
-        kernel = weight.shape[2:]
-        if self.ndim != weight.ndim or groups * per_group != channels or out_channels % groups:
+        out_channels, per_group, *kernel = weight.shape
+        if groups * per_group != channels or out_channels % groups:
             raise TensorError(
                 f"conv2d: input {list(self.shape)}, weight {list(weight.shape)}, {groups} groups",
                 facts={"channels": channels, "expected": groups * per_group},
