@@ -257,6 +257,7 @@ class Machine:
         for gpu in self.gpus:
             gpu.close()
         self.kfd.close()
+        self._space.close()
         for fd in self._opened:
             with suppress(OSError):
                 os.close(fd)

@@ -10,13 +10,13 @@ import mmap as _mmap
 import os
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
-from errno import EINVAL
+from errno import EEXIST, EINVAL, ENOMEM
 from random import Random
 from typing import Any
 
 from cffi import FFI
 
-from hcq.host import LinuxHost
+from hcq.bits import align
 from sim.memory import PAGE, GpuMemory
 
 _ffi = FFI()
@@ -40,12 +40,19 @@ _SHARED = _mmap.MAP_SHARED | _mmap.MAP_ANONYMOUS
 NOISE_SIZE = 1 << 20
 
 
+# Reservations have a part of the address space to themselves: compiled code, which the
+# system places elsewhere, has to stay within 2 GiB of its constants.
+ARENA_START, ARENA_END = 0x1000_0000_0000, 0x4000_0000_0000
+ARENA_SKIP = 1 << 36
+ARENA_TRIES = 2000
+
+
 class AddressSpace:
     """Reservations and simulated memory of one process."""
 
     def __init__(self, seed: int = 0) -> None:
         self._libc: Any = _ffi.dlopen(None)
-        self._host = LinuxHost()
+        self._next = ARENA_START
         self._reserved = GpuMemory()
         self._guards: set[int] = set()
         self._placed: list[tuple[int, int]] = []  # (address, size), sorted
@@ -56,10 +63,18 @@ class AddressSpace:
 
         A page that nobody gets follows, so that running off the end faults.
         """
-        address = self._host.reserve(size + PAGE, alignment, below)
+        address = self._find(size + PAGE, alignment)
+        if address + size > below:
+            self.drop(address, size + PAGE)
+            raise OSError(ENOMEM, f"no address space below {below:#x}")
         self._reserved.map(address, size)
         self._guards.add(address + size)
         return address
+
+    def close(self) -> None:
+        """Unmap what is reserved still."""
+        for start, end, _ in self._reserved.ranges():
+            self.release(start, end - start)
 
     def release(self, address: int, size: int) -> None:
         """The driver gives up a span; simulated memory inside stays until it is vacated."""
@@ -110,6 +125,25 @@ class AddressSpace:
         where = address if address is not None else self._mmap(0, size, 0, _SHARED)
         self._remap(of, size, where)
         return where
+
+    def _find(self, size: int, alignment: int) -> int:
+        """Inaccessible pages in the arena."""
+        flags = _mmap.MAP_PRIVATE | _mmap.MAP_ANONYMOUS | _NORESERVE | _FIXED_NOREPLACE
+        for _ in range(ARENA_TRIES):
+            address = align(self._next, alignment)
+            if address + size > ARENA_END:
+                self._next = ARENA_START
+                continue
+            try:
+                self._mmap(address, size, 0, flags)
+            except OSError as error:
+                if error.errno != EEXIST:
+                    raise
+                self._next = align(address + 1, ARENA_SKIP)
+                continue
+            self._next = address + size
+            return address
+        raise OSError(ENOMEM, f"no address space for {size:#x} bytes")
 
     def _remap(self, of: int, size: int, address: int) -> None:
         # An old size of 0 asks Linux for a second mapping of shared pages.

@@ -63,8 +63,7 @@ class Client:
         )
 
     def event_page(self):
-        page = self.memory(0x8000)
-        return page
+        return self.memory(0x8000)
 
     def event(self, page, kind=0, auto_reset=1):
         first = self.host.kfd.events.page is None

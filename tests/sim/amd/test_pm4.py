@@ -21,7 +21,8 @@ def high(address):
 
 
 def release(address, value, select=0x40000000, context=0, event=0x00200528):
-    return [0xC0064900, event, select, low(address), high(address), low(value), high(value), context]
+    where, what = (low(address), high(address)), (low(value), high(value))
+    return [0xC0064900, event, select, *where, *what, context]
 
 
 def write32(address, *values):

@@ -109,7 +109,8 @@ def test_a_fence_writes_32_bits(copier):
 def test_a_poll_holds_the_queue_until_memory_changes(copier, seed):
     s = copier(seed=seed)
     at = s.b.address
-    s.queue.submit(8 | 5 << 28 | 1 << 31, low(at), high(at), 3, 0xFFFFFFFF, 0xFFF000A, *fence(at + 8, 1))
+    poll = [8 | 5 << 28 | 1 << 31, low(at), high(at), 3, 0xFFFFFFFF, 0xFFF000A]
+    s.queue.submit(*poll, *fence(at + 8, 1))
     assert not s.c.until(lambda: s.b.region.read32(8), 0.02)
     s.b.region.write32(0, 4)
     assert s.queue.finished()
