@@ -88,7 +88,7 @@ def _f16(value: int) -> str:
 
 def _bf16(value: int) -> str:
     used = value & 0xFFFF
-    return f"lit({value:#x})" if _small(used, 16) or used in _BF16 else hex(used)
+    return _marked(value, _small(used, 16) or used in _BF16)
 
 
 def _i16(value: int) -> str:

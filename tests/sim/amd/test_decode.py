@@ -3,6 +3,7 @@
 The words were assembled by hand from the encoding tables of the RDNA 3 ISA document.
 """
 
+import random
 import struct
 import time
 
@@ -12,6 +13,7 @@ from hcq.errors import SimFault
 from sim.amd.rdna.decode import decode, decode_all
 from sim.amd.rdna.instruction import Dpp, Operand, inline_bits
 from sim.amd.rdna.opcodes import OPCODES
+from sim.amd.rdna.text import text
 
 
 def of(*words, **options):
@@ -313,3 +315,14 @@ def test_a_refusal_names_position_and_words():
     code = struct.pack("<3I", 0xBF800000, 0xBE80FF00, 0xBF800000)
     with pytest.raises(SimFault, match=r"at 0x1004.*\n.*words=0xbe80ff00 0xbf800000"):
         decode(code, 4, 0x1004)
+
+
+def test_any_bytes_are_an_instruction_or_a_refusal():
+    rng = random.Random(1100)
+    decoded = 0
+    for _ in range(5000):
+        try:
+            decoded += bool(text(decode(rng.randbytes(16))))
+        except SimFault:
+            continue
+    assert decoded > 500

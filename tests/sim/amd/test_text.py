@@ -286,7 +286,9 @@ def test_random_words_of_every_opcode_read_as_the_disassembler_prints_them(disas
             ours.append(text(instruction))
             items.append(code[: instruction.size])
     theirs = disassemble(disassembler, items)
-    different = [(code.hex(), a, b) for code, a, b in zip(items, ours, theirs, strict=True) if a != b]
+    different = [
+        (code.hex(), a, b) for code, a, b in zip(items, ours, theirs, strict=True) if a != b
+    ]
     assert different == []
 
 
