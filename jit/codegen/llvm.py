@@ -45,7 +45,7 @@ class Builder:
         self.kernel = kernel
         self.plan = plan
         self.target = target
-        self.function = Function()
+        self.function = Function(has_half=target.has_half)
         self.strides = Strides(kernel)
         self.pool = Pool()
         self.pointers: list[str] = []
@@ -235,7 +235,7 @@ class Builder:
 
     def is_expanded(self, e: Expr) -> bool:
         """Whether the target has no code for the operation and it is rewritten."""
-        return math.needs_expansion(e, has_fma=self.target.has_fma, has_half=self.target.has_half)
+        return math.needs_expansion(e, has_fma=self.target.has_fma)
 
     def _one(self, e: Expr, point: Point, lanes: int) -> Value:
         mask = self.strides.mask(e)

@@ -58,6 +58,8 @@ def _to_integer(out: Operations, value: Value, target: DType) -> Value:
 
 def widen(out: Operations, value: Value, source: DType) -> Value:
     """A 16-bit float, given as bits, as float32. Exact."""
+    if source is dtypes.float16 and not out.function.has_half:
+        return _half_to_float(out, value)
     if source is dtypes.float16:
         half = out.convert("bitcast", value, "half")
         return out.convert("fpext", half, "float")
@@ -72,6 +74,8 @@ def _to_small(out: Operations, value: Value, source: DType, target: DType) -> Va
         value = _round_to_odd(out, cast(out, value, source, dtypes.float64))
     else:
         value = cast(out, value, source, dtypes.float32)
+    if target is dtypes.float16 and not out.function.has_half:
+        return _float_to_half(out, value)
     if target is dtypes.float16:
         return out.convert("bitcast", out.convert("fptrunc", value, "half"), "i16")
     return _to_bfloat16(out, value)
@@ -104,6 +108,45 @@ def _round_to_odd(out: Operations, value: Value) -> Value:
     down = out.binary("sub", bits, out.convert("zext", larger, "i32"))
     last = out.convert("zext", inexact, "i32")
     return out.convert("bitcast", out.binary("or", down, last), "float")
+
+
+def _half_to_float(out: Operations, value: Value) -> Value:
+    """float16 bits to float32 with integers: exponents moved by a multiplication."""
+    bits = out.convert("zext", value, "i32")
+    magnitude = out.binary("and", bits, out.constant(bits, 0x7FFF))
+    sign = out.binary("shl", out.binary("xor", bits, magnitude), out.constant(bits, 16))
+    moved = out.binary("shl", magnitude, out.constant(bits, 13))
+    number = out.convert("bitcast", moved, "float")
+    number = out.binary("fmul", number, out.constant(number, 2.0**112))
+    special = out.binary("or", moved, out.constant(bits, 0x7F800000))
+    finite = out.compare("icmp ult", magnitude, out.constant(bits, 0x7C00))
+    found = out.select(finite, out.convert("bitcast", number, "i32"), special)
+    return out.convert("bitcast", out.binary("or", found, sign), "float")
+
+
+def _float_to_half(out: Operations, value: Value) -> Value:
+    """float32 to float16 bits with integers, to nearest even."""
+    bits = out.convert("bitcast", value, "i32")
+    magnitude = out.binary("and", bits, out.constant(bits, 0x7FFFFFFF))
+    sign = out.binary("lshr", out.binary("xor", bits, magnitude), out.constant(bits, 16))
+    odd = out.binary("lshr", magnitude, out.constant(bits, 13))
+    odd = out.binary("and", odd, out.constant(bits, 1))
+    # Normal: round at bit 13 and move the exponent by 112.
+    bias = out.binary("add", odd, out.constant(bits, 0xFFF - (112 << 23)))
+    normal = out.binary("add", magnitude, bias)
+    normal = out.binary("lshr", normal, out.constant(bits, 13))
+    # Subnormal: beside 0.5 the last bit is worth 2^-24, as a float16's is.
+    small = out.convert("bitcast", magnitude, "float")
+    small = out.binary("fadd", small, out.constant(small, 0.5))
+    tiny = out.convert("bitcast", small, "i32")
+    tiny = out.binary("sub", tiny, out.constant(bits, 0x3F000000))
+    is_tiny = out.compare("icmp ult", magnitude, out.constant(bits, 0x38800000))
+    found = out.select(is_tiny, tiny, normal)
+    is_large = out.compare("icmp uge", magnitude, out.constant(bits, 0x47800000))
+    found = out.select(is_large, out.constant(bits, 0x7C00), found)
+    is_nan = out.compare("icmp ugt", magnitude, out.constant(bits, 0x7F800000))
+    found = out.select(is_nan, out.constant(bits, 0x7E00), found)
+    return out.convert("trunc", out.binary("or", found, sign), "i16")
 
 
 def to_memory(out: Operations, value: Value, dtype: DType) -> Value:

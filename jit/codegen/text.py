@@ -72,7 +72,8 @@ def literal(element: str, value: int | float | bool) -> Value:
 class Function:
     """The body of one function in the making."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_half: bool = True) -> None:
+        self.has_half = has_half  # the target converts float16
         self.regions: list[list[str]] = []
         self.declared: dict[str, str] = {}
         self.globals: list[str] = []
