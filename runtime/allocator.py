@@ -12,8 +12,9 @@ the block is called later.
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from hcq.errors import BufferUseError, DeviceError, HcqError, OutOfMemory, Unsupported
 from hcq.settings import get
@@ -26,16 +27,27 @@ PLAIN = MemoryOptions()
 CACHE_FLOOR = 64 << 20
 
 
+class Owner(Protocol):
+    """Who has a block, and is told when it is lost."""
+
+    def lose(self, how: str) -> None: ...
+
+
+def _nobody() -> None:
+    return None
+
+
 class Block:
     """Memory and who has it. `options` is what it was allocated with."""
 
-    __slots__ = ("memory", "name", "options", "size")
+    __slots__ = ("memory", "name", "options", "owner", "size")
 
     def __init__(self, memory: Memory, size: int, options: MemoryOptions, name: str) -> None:
         self.memory = memory
         self.size = size
         self.options = options
         self.name = name
+        self.owner: Callable[[], Owner | None] = _nobody
 
 
 @dataclass(frozen=True)
@@ -145,12 +157,24 @@ class Allocator:
         with self._lock:
             self._evict(0)
 
-    def close(self) -> None:
-        """The device is going away, and with it its memory; later releases do nothing."""
+    def close(self, how: str) -> None:
+        """The device is going away, and with it its memory; later releases do nothing.
+
+        how: what owners say when they are used later.
+        """
         self._is_closed = True
+        for block in list(self._blocks.values()):
+            owner = block.owner()
+            if owner is not None:
+                owner.lose(how)
         self._returned.clear()
         self._blocks.clear()
         self._live = 0
+
+    def forget(self) -> None:
+        """This process must not touch the memory; releases do nothing from here on."""
+        self._is_closed = True
+        self._returned.clear()
 
     def _settle(self) -> None:
         while self._returned and self._lock.acquire(blocking=False):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hcq.errors import QueueError
+from runtime.call import Estimate
 from runtime.counters import GlobalCounters
 from runtime.program import Grid, Place, Program
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from runtime.buffer import Buffer
     from runtime.opened import OpenedDevice
 
+NOTHING = Estimate()
 Launch = tuple[Program, Sequence[Place], Sequence[int], Grid | None]
 
 
@@ -20,13 +22,18 @@ class LaunchBatch:
     def __init__(self, device: "OpenedDevice") -> None:
         self.device = device
         self._launches: list[Launch] = []
+        self._estimates: list[Estimate] = []
         self._kept: list[Sequence[Buffer]] = []  # alive as long as the batch
 
     def __len__(self) -> int:
         return len(self._launches)
 
     def add(
-        self, program: Program, buffers: Sequence["Buffer"], scalars: Sequence[int] = ()
+        self,
+        program: Program,
+        buffers: Sequence["Buffer"],
+        scalars: Sequence[int] = (),
+        estimate: Estimate = NOTHING,
     ) -> "LaunchBatch":
         """Append a launch. QueueError if the program is another device's."""
         if program.device is not self.device:
@@ -39,6 +46,7 @@ class LaunchBatch:
         places = [buffer.located() for buffer in buffers]
         if not program.is_empty:
             self._launches.append((program, places, tuple(scalars), None))
+            self._estimates.append(estimate)
             self._kept.append(tuple(buffers))
         return self
 
@@ -52,6 +60,6 @@ class LaunchBatch:
         else:
             for program, places, scalars, grid in self._launches:
                 backend.launch(program.loaded, places, scalars, grid)
-        for program, *_ in self._launches:
+        for (program, *_), estimate in zip(self._launches, self._estimates, strict=True):
             program.runs += 1
-            GlobalCounters.record(self.device.counters, 0, 0, 0.0)
+            GlobalCounters.record(self.device.counters, estimate.operations, estimate.bytes, 0.0)

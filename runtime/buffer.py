@@ -8,6 +8,7 @@ run_linear, so it is ordered, counted and shown like any other work.
 
 import ctypes
 import threading
+import weakref
 from typing import TYPE_CHECKING, Protocol, Self
 
 from hcq.errors import BufferUseError, Unsupported
@@ -164,10 +165,15 @@ class Buffer:
         self._check_usable()
         if self._root is None and self.place is None and self.size:
             raise BufferUseError(f"{self} is not allocated", device=self.device)
-        self._end("was freed")
+        self.lose("was freed")
         block, self._block = self._block, None
         if block is not None and self._allocator is not None:
             self._allocator.release(block)
+
+    def lose(self, how: str) -> None:
+        """This buffer has no memory from here on; `how` is what later uses are told."""
+        self._gone = how
+        self.place = None
 
     def donate(self) -> "Buffer":
         """A new buffer that owns this one's memory; this one and its views are over."""
@@ -177,7 +183,9 @@ class Buffer:
         heir = Buffer(self.device, self.count, self.dtype, options=self.options, name=self.name)
         heir.place, heir._block, heir._allocator = self.place, self._block, self._allocator
         self._block = None
-        self._end("was donated")
+        self.lose("was donated")
+        if heir._block is not None:
+            heir._block.owner = weakref.ref(heir)
         return heir
 
     def copy_from(self, source: "Buffer") -> Self:
@@ -243,10 +251,6 @@ class Buffer:
                 facts={"buffer": self.name or repr(self), "offset": self.offset, "size": self.size},
             )
 
-    def _end(self, how: str) -> None:
-        self._gone = how
-        self.place = None
-
     def _locate(self) -> tuple[Memory, int]:
         self._check_usable()
         base = self.base
@@ -263,6 +267,7 @@ class Buffer:
         if self.place is None:
             allocator = self.opened.allocator
             self._block = allocator.allocate(self.size, self.options, self.name)
+            self._block.owner = weakref.ref(self)
             self._allocator = allocator
             self.place = (self._block.memory, 0)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from runtime.backend import Kernel
 
 if TYPE_CHECKING:
+    from runtime.batch import LaunchBatch
     from runtime.buffer import Buffer
 
 
@@ -38,4 +39,12 @@ class CopyCall:
     source: "Buffer"
 
 
-Call = ProgramCall | CopyCall
+@dataclass(frozen=True)
+class BatchCall:
+    """Run a list of launches that was built before, by one call; `device` runs it."""
+
+    batch: "LaunchBatch"
+    device: str
+
+
+Call = ProgramCall | CopyCall | BatchCall

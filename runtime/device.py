@@ -83,7 +83,7 @@ class Registry:
         found = self._known.get(name)
         if found is not None:
             return found
-        target = self._target(name)
+        target = self._supported(self._target(name))
         with self._lock:
             found = self._opened.get(target.device)
             if found is None:
@@ -96,7 +96,7 @@ class Registry:
         """The device used where none is named: DEVICE's first, else the first that opens."""
         text = get("DEVICE")
         if text:
-            target = self._check(parse_targets(text)[0])
+            target = self._supported(self._known_name(parse_targets(text)[0]))
             return target.device
         if self._default is None:
             with self._lock:
@@ -144,24 +144,26 @@ class Registry:
                 facts={"device": name, "accepted": "NAME or NAME:index"},
                 hint=f"DEVICE={name}",
             )
-        return self._check(target)
+        return self._known_name(target)
 
-    def _check(self, target: Target) -> Target:
-        if target.name in self._kinds:
-            return target
-        known = ", ".join(self._kinds)
-        if target.name in RESERVED_NAMES:
+    def _supported(self, target: Target) -> Target:
+        if target.name not in self._kinds:
             raise Unsupported(
                 f"device {target.name!r} is not supported yet",
                 device=target.name,
-                facts={"known": known},
+                facts={"known": ", ".join(self._kinds)},
                 hint=f"DEVICE={next(iter(self._kinds))}",
             )
+        return target
+
+    def _known_name(self, target: Target) -> Target:
+        if target.name in self._kinds or target.name in RESERVED_NAMES:
+            return target
         near = nearest(target.name, [*self._kinds, *RESERVED_NAMES])
         raise DeviceNotFound(
             f"no device {target.name!r}{near}",
             device=target.name,
-            facts={"known": known},
+            facts={"known": ", ".join(self._kinds)},
             hint=f"DEVICE={next(iter(self._kinds))}",
         )
 

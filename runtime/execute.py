@@ -12,13 +12,13 @@ from typing import Any
 from hcq.errors import HcqError, LaunchError, Unsupported
 from runtime.backend import Kernel
 from runtime.buffer import HOST
-from runtime.call import Call, CopyCall, ProgramCall
+from runtime.call import BatchCall, Call, CopyCall, ProgramCall
 from runtime.counters import GlobalCounters
 from runtime.device import Device
 from runtime.log import debug_level
 from runtime.opened import OpenedDevice
 from runtime.program import Program, bound, check_device
-from runtime.report import copy_line, kernel_line
+from runtime.report import batch_line, copy_line, kernel_line
 from runtime.transfer import transfer
 
 Runner = Callable[[Any, bool], None]
@@ -152,5 +152,18 @@ def _run_copy(call: CopyCall, report: bool) -> None:
     GlobalCounters.record_copy(counters, call.target.size)
 
 
-RUNNERS: dict[type, Runner] = {ProgramCall: _run_program, CopyCall: _run_copy}
-NAMES: dict[type, str] = {ProgramCall: "program", CopyCall: "copy"}
+def _run_batch(call: BatchCall, report: bool) -> None:
+    device = Device[call.device]
+    start = time.perf_counter()
+    call.batch.run()
+    if report:
+        device.synchronize()
+        batch_line(call, time.perf_counter() - start)
+
+
+RUNNERS: dict[type, Runner] = {
+    ProgramCall: _run_program,
+    CopyCall: _run_copy,
+    BatchCall: _run_batch,
+}
+NAMES: dict[type, str] = {ProgramCall: "program", CopyCall: "copy", BatchCall: "batch"}

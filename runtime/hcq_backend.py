@@ -54,7 +54,7 @@ class HcqBackend:
         self.renderers: tuple[str, ...] = getattr(device, "renderers", (f"LLVM:{device.target}",))
         self._lock = threading.Lock()
         self._freed: deque[Any] = deque()
-        self._stamps: Any = None
+        self._stamps: list[Any] = []  # pairs of timestamps that nobody uses now
 
     def allocate(self, size: int, options: MemoryOptions) -> Buffer:
         """Device memory, or pinned memory of the machine; OutOfMemory, Unsupported."""
@@ -167,7 +167,8 @@ class HcqBackend:
         if limit_ms is not None:
             self.device.synchronize()  # the limit is on this kernel alone
         with self._use() as device:
-            start = self._stamp(device)
+            stamps = self._stamps.pop() if self._stamps else _stamps(device)
+            start = stamps.address
             arguments = device.arguments(raw, values, grid, block)
             queue = device.queue("compute").timestamp(start)
             queue.launch(raw, arguments, grid, block).barrier().timestamp(start + 8)
@@ -176,7 +177,9 @@ class HcqBackend:
             device.wait(value, None if limit_ms is None else limit_ms / 1000)
         except WaitTimeout as error:
             raise self._ran_too_long(program, limit_ms or 0, error) from None
-        return float(device.time(start, start + 8)) / 1e9
+        seconds = float(device.time(start, start + 8)) / 1e9
+        self._stamps.append(stamps)
+        return seconds
 
     def synchronize(self, timeout: float | None = None) -> None:
         """Until all queued work is done; WaitTimeout after `timeout` seconds."""
@@ -213,12 +216,6 @@ class HcqBackend:
             finally:
                 self._lock.release()
 
-    def _stamp(self, device: Any) -> int:
-        if self._stamps is None:
-            self._stamps = device.allocate(STAMP_BYTES, host=True, name="timestamps")
-        address: int = self._stamps.address
-        return address
-
     def _ran_too_long(self, program: HcqProgram, limit: float, cause: WaitTimeout) -> GpuTimeout:
         error = GpuTimeout(
             f"{self.name}: kernel {program.name} did not finish within {limit:g} ms",
@@ -228,3 +225,7 @@ class HcqBackend:
         )
         self.device.failed = self.device.failed or error
         return error
+
+
+def _stamps(device: Any) -> Any:
+    return device.allocate(STAMP_BYTES, host=True, name="timestamps")

@@ -101,14 +101,14 @@ class OpenedDevice:
 
     def close(self) -> None:
         """Close the backend; its memory and programs are gone with it."""
-        self.allocator.close()
+        self.allocator.close("lies on a device that was closed")
         self._programs.clear()
         GlobalCounters.remove_device(self.name)
         self.backend.close()
 
     def ban(self, reason: str) -> None:
         """From here on every use raises DeviceBanned; nothing of the device is touched."""
-        self.allocator.close()
+        self.allocator.forget()
         banned: Any = Banned(self.name, self.arch, self.renderers, reason)
         self.backend = self.allocator.backend = banned
         for program in self._programs.values():

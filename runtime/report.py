@@ -5,7 +5,7 @@ memory, device time, rates by the kernel's own account, `first` on its first run
 Copy: device, number, from and to, route, size, live memory, time, rate.
 """
 
-from runtime.call import CopyCall, ProgramCall
+from runtime.call import BatchCall, CopyCall, ProgramCall
 from runtime.counters import GlobalCounters
 from runtime.log import color, say
 from runtime.program import Program
@@ -25,6 +25,12 @@ def kernel_line(program: Program, call: ProgramCall, seconds: float, first: bool
         f"args {len(call.buffers):>2}  grid {_sizes(program.grid)} block {_sizes(program.block)}  "
         f"{_tail(seconds)} {rates}{'  first' if first else ''}",
     )
+
+
+def batch_line(call: BatchCall, seconds: float) -> None:
+    """Log one batch: device, how many kernels, live memory, time of the whole."""
+    name = f"batch of {len(call.batch)} kernels"
+    say(2, f"{call.device:<8} batch        {name:<28} {_tail(seconds)}")
 
 
 def copy_line(call: CopyCall, route: str, seconds: float) -> None:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from hcq.errors import ConfigError
 
 GRAMMAR = "[IFACE+]NAME[:index][:RENDERER[:ARCH]], targets joined by ';'"
+PATH_NAMES = ("DISK",)  # what follows their colon is a path and stays as given
 _WAY = re.compile(r"(?P<interface>[A-Za-z]\w*)?(?::?(?P<index>\d+))?")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _RENDERER = re.compile(r"[A-Za-z]\w*")
@@ -29,10 +30,13 @@ class Target:
     interface: str = ""
     renderer: str = ""
     arch: str = ""
+    path: str = ""
 
     @property
     def device(self) -> str:
-        """The name buffers carry: "AMD", "AMD:1"."""
+        """The name buffers carry: "AMD", "AMD:1", "DISK:Path"."""
+        if self.path:
+            return f"{self.name}:{self.path}"
         return f"{self.name}:{self.index}" if self.index else self.name
 
 
@@ -46,6 +50,9 @@ def parse_targets(text: str) -> tuple[Target, ...]:
 def parse_target(part: str, whole: str | None = None) -> Target:
     """One target; `whole` is the setting it stands in, for the error text."""
     whole = part if whole is None else whole
+    before, _, path = part.partition(":")
+    if before.upper() in PATH_NAMES:
+        return Target(before.upper(), path=path)
     way, plus, rest = part.partition("+")
     if not plus or _WAY.fullmatch(way) is None:
         way, plus, rest = "", "", part  # no plus, or one that is not behind an interface

@@ -320,6 +320,15 @@ def test_memory_that_is_not_kept_goes_back_to_the_driver(fake, int32):
     assert fake().log == [("allocate", 8), ("free", 8)]
 
 
+@pytest.mark.row("BUF-03")
+@pytest.mark.refusal
+def test_buffer_of_a_closed_device_is_refused(int32):
+    buffer = Buffer("CPU", 2, int32).copy_in(words(1, 2))
+    Device.close_all()
+    with pytest.raises(BufferUseError, match="lies on a device that was closed"):
+        buffer.copy_out()
+
+
 def test_release_while_the_allocator_is_busy_is_settled_later(fake, int32, fake_backend):
     # As when the cyclic collector runs a finalizer inside allocate().
     held = [Buffer("FAKE", 2, int32).allocate()]

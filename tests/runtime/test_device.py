@@ -56,6 +56,15 @@ def test_import_routes_give_one_object():
     assert from_tensor is Device
 
 
+@pytest.mark.row("REG-01")
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [("cpu:0", "CPU"), ("cpu:3", "CPU:3"), ("disk:/Tmp/File:0", "DISK:/Tmp/File:0")],
+)
+def test_text_after_the_first_colon_stays_as_given(spelling, name):
+    assert Device.canonicalize(spelling) == name
+
+
 def test_index_makes_another_device(fake):
     assert Device["FAKE:1"] is not Device["FAKE"]
     assert Device["FAKE:1"].name == "FAKE:1"

@@ -6,7 +6,7 @@ from hcq.errors import BufferUseError, CompileError, LaunchError, QueueError, Un
 from hcq.settings import Context
 from runtime.backend import LaunchSize
 from runtime.buffer import Buffer
-from runtime.call import CopyCall, Estimate, ProgramCall
+from runtime.call import BatchCall, CopyCall, Estimate, ProgramCall
 from runtime.counters import GlobalCounters
 from runtime.device import Device
 from runtime.execute import kind_name, run_linear
@@ -151,7 +151,7 @@ def test_unknown_kind_of_call_is_refused_before_anything_runs(adding):
     GlobalCounters.reset()
     with pytest.raises(Unsupported, match="no way to run a 'Decode' call") as caught:
         run_linear([call, Decode()])
-    assert caught.value.facts == {"kind": "Decode", "known": "program, copy"}
+    assert caught.value.facts == {"kind": "Decode", "known": "program, copy, batch"}
     assert GlobalCounters.kernel_count == 0
 
 
@@ -160,6 +160,16 @@ def test_every_kind_has_a_printable_name(adding, int32):
     call, a, b, _ = adding()
     assert kind_name(call) == "program"
     assert kind_name(CopyCall(a, b)) == "copy"
+    assert kind_name(BatchCall(Device["CPU"].batch(), "CPU")) == "batch"
+
+
+@pytest.mark.row("EXE-02")
+def test_batch_call_runs_its_launches(adding):
+    call, _, _, out = adding()
+    device = Device["CPU"]
+    batch = device.batch().add(device.program(call.kernel), call.buffers)
+    run_linear([BatchCall(batch, "CPU")])
+    assert out.copy_out() == words(11, 22, 33, 44)
 
 
 @pytest.mark.row("EXE-03")
@@ -208,9 +218,13 @@ def test_batch_counts_all_its_kernels(adding):
     device = Device["CPU"]
     batch = device.batch()
     for _ in range(3):
-        batch.add(device.program(call.kernel), call.buffers)
-    batch.run()
-    assert GlobalCounters.kernel_count == 3
+        batch.add(device.program(call.kernel), call.buffers, (), call.estimate)
+    run_linear([BatchCall(batch, "CPU")])
+    recorded = GlobalCounters.kernel_count, GlobalCounters.global_ops, GlobalCounters.global_mem
+    GlobalCounters.reset()
+    run_linear([call] * 3)
+    eager = GlobalCounters.kernel_count, GlobalCounters.global_ops, GlobalCounters.global_mem
+    assert recorded == eager == (3, 12, 144)
 
 
 @pytest.mark.row("PRO-06")

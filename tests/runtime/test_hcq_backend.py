@@ -275,7 +275,9 @@ def test_zero_memory_reads_zero(amd, uint8, size):
     dirty.copy_in(b"\xff" * size)
     del dirty
     Device["AMD"].synchronize()
-    assert not any(Buffer("AMD", size, uint8, options=MemoryOptions(zero=True)).allocate().copy_out())
+    assert not any(
+        Buffer("AMD", size, uint8, options=MemoryOptions(zero=True)).allocate().copy_out()
+    )
 
 
 @pytest.mark.row("ALC-03")
