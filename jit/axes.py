@@ -6,6 +6,7 @@ one loop.
 """
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 from jit.simplify import Algebra, Atom, Sum
 
@@ -71,7 +72,7 @@ class Axes:
                 if axis not in chains:
                     continue
                 bounds = [1, *chains[axis], axis.high + 1]
-                sizes = [high // low for low, high in zip(bounds, bounds[1:], strict=False)]
+                sizes = [high // low for low, high in pairwise(bounds)]
                 parts = [self._new(size) for size in reversed(sizes)]
                 strides = reversed(bounds[:-1])
                 replaced[axis] = self.algebra.total(zip(parts, strides, strict=True))
@@ -87,9 +88,8 @@ class Axes:
             at = 0
             while at + 1 < len(group):
                 outer, inner = group[at], group[at + 1]
-                if inner in replaced or outer in replaced or not _joinable(
-                    outer, inner, everything
-                ):
+                taken = inner in replaced or outer in replaced
+                if taken or not _joinable(outer, inner, everything):
                     at += 1
                     continue
                 whole = self._new((outer.high + 1) * (inner.high + 1))

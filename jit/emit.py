@@ -93,8 +93,8 @@ def _named(kernel: Kernel) -> Kernel:
     digest = hashlib.sha256(kernel.text().encode()).hexdigest()
     loops = [str(a.size) for a in kernel.axes if not a.reduce]
     reduces = [str(a.size) for a in kernel.axes if a.reduce]
-    parts = ["r" if reduces else "e", "_".join(loops) or "1", *(["_".join(reduces)] * bool(reduces))]
-    return replace(kernel, name="_".join([*parts, digest[:4]]), _key=[digest])
+    parts = ["r" if reduces else "e", *(loops or ["1"]), *reduces, digest[:4]]
+    return replace(kernel, name="_".join(parts), _key=[digest])
 
 
 def _sums_of(value: Value) -> list[Sum]:
@@ -114,9 +114,8 @@ def _misread(body: Body, order: list[Value]) -> frozenset[int]:
         places.setdefault(slot, set()).add(index)
     bad = {slot for slot, found in places.items() if len(found) > 1}
     for value in order:
-        if value.op == "load" and value.arg[0] in places:
-            if places[value.arg[0]] != {value.arg[1]}:
-                bad.add(value.arg[0])
+        if value.op == "load" and places.get(value.arg[0], {value.arg[1]}) != {value.arg[1]}:
+            bad.add(value.arg[0])
     return frozenset(bad)
 
 

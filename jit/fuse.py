@@ -52,7 +52,7 @@ class Fusion:
         self._spread = self._elements()
         self._absorb()
         for i, node in enumerate(nodes):
-            if self._reduces(i) and i not in self._swallowed:
+            if self.reduces(i) and i not in self._swallowed:
                 self._finish_reduction(i, node)
         self._base = self._bases()
         self._weigh()
@@ -92,7 +92,7 @@ class Fusion:
             spread.append(below)
         return spread
 
-    def _reduces(self, i: int) -> bool:
+    def reduces(self, i: int) -> bool:
         """A reduction over more than one element, to be computed here."""
         node = self.nodes[i]
         return (
@@ -105,7 +105,7 @@ class Fusion:
         """A sum of a sum is one sum, if nothing else needs the inner one."""
         self._swallowed: set[int] = set()
         for i, node in enumerate(self.nodes):
-            if not self._reduces(i):
+            if not self.reduces(i):
                 continue
             inner = self._inner_reduction(i)
             if inner is not None:
@@ -118,7 +118,7 @@ class Fusion:
         while self.nodes[below].op in (Op.RESHAPE, Op.PERMUTE) and self._only_user(below):
             below = self.sources[below][0]
         inner = self.nodes[below]
-        same = self._reduces(below) and inner.arg[0] == node.arg[0] and inner.dtype is node.dtype
+        same = self.reduces(below) and inner.arg[0] == node.arg[0] and inner.dtype is node.dtype
         return below if same and self._only_user(below) else None
 
     def _only_user(self, i: int) -> bool:
@@ -159,6 +159,10 @@ class Fusion:
     def note_moved(self, i: int) -> None:
         """The reduction at i is seen through a movement operation in its kernel."""
         self._moved.add(i)
+
+    def is_moved(self, i: int) -> bool:
+        """Whether note_moved was told of it."""
+        return i in self._moved
 
     def _bases(self) -> list[int]:
         """Per node the nearest one below that is no movement operation."""
@@ -247,7 +251,7 @@ class Fusion:
         node = self.nodes[i]
         if places < 2 or node.op in MOVEMENT or i in self._swallowed:
             return False
-        if self._reduces(i):
+        if self.reduces(i):
             return True
         weight = self._weight(i)
         if places > _PLACES:
@@ -312,6 +316,6 @@ class _Region:
             return False
         if node.op not in ELEMENTWISE and node.op is not Op.CONTIGUOUS:
             return False
-        if self.start in fusion._moved and fusion.owned(member):
+        if fusion.is_moved(self.start) and fusion.owned(member):
             return False
         return fusion.shares(self.start, member)

@@ -116,6 +116,7 @@ class Lowering:
         return found
 
     def _value(self, root: Node, start: Place) -> Value:
+        """Depth first with its own stack: what a node wants is done before the node."""
         done = self._done
         stack: list[tuple[Node, Place, list[Step] | None]] = [(root, start, None)]
         while stack:
@@ -123,53 +124,47 @@ class Lowering:
             key = (id(node), id(place))
             if key in done:
                 continue
-            if wanted is None:
-                wanted = self._begin(node, place)
-                if isinstance(wanted, Value):
-                    done[key] = wanted
+            steps = self._begin(node, place) if wanted is None else wanted
+            if not isinstance(steps, Value):
+                missing = [(n, p, None) for n, p in steps if (id(n), id(p)) not in done]
+                if missing:
+                    stack.append((node, place, steps))
+                    stack.extend(reversed(missing))
                     continue
-            elif len(wanted) < len(node.src):  # an INDEX whose indexes are known now
-                more = self._fetch(node, place, wanted)
-                if isinstance(more, Value):
-                    done[key] = more
-                    continue
-                wanted = [*wanted, more]
-            missing = [step for step in wanted if (id(step[0]), id(step[1])) not in done]
-            if missing:
-                stack.append((node, place, wanted))
-                stack.extend((n, p, None) for n, p in reversed(missing))
-            elif len(wanted) < len(node.src):
-                stack.append((node, place, wanted))
+                steps = self._complete(node, place, steps)
+            if isinstance(steps, Value):
+                done[key] = steps
             else:
-                got = tuple(done[id(n), id(p)] for n, p in wanted)
-                value = self._finish(node, got)
-                value = self._zeroed(value, place, wanted[-1][1])
-                if id(node) in self._roots:
-                    value = self.values.widen(self.values.round(value, node.dtype))
-                done[key] = value
+                stack.append((node, place, steps))
         return done[id(root), id(start)]
+
+    def _complete(self, node: Node, place: Place, steps: list[Step]) -> Value | list[Step]:
+        """The node's value, now that the steps are done; or, for an INDEX, one step more."""
+        if len(steps) < len(node.src):
+            return self._fetch(node, place, steps)
+        value = self._finish(node, tuple(self._done[id(n), id(p)] for n, p in steps))
+        value = self._zeroed(value, place, steps[-1][1])
+        if id(node) in self._roots:  # others in this kernel see what memory will hold
+            value = self.values.widen(self.values.round(value, node.dtype))
+        return value
 
     def _begin(self, node: Node, place: Place) -> Value | list[Step]:
         """A value that needs no other, or what must be known first."""
         if 0 in node.shape:  # seen only through a condition that never holds
             return self._zero(node.dtype)
         at_root = self._roots.get(id(node))
-        if at_root is None:
-            slot = self.slot_of(node)
-            if slot is not None:
-                where = row_major(place.index, node.shape, self.algebra)
-                return self.values.load(slot, node.dtype, where, place.conditions)
-        elif at_root is not place:
+        if at_root not in (None, place):
             raise Conflict(node)
-        op = node.op
-        if op in ELEMENTWISE or op is Op.CONTIGUOUS:
-            return [(source, place) for source in node.src]
-        if op in MOVEMENT:
+        slot = self.slot_of(node) if at_root is None else None
+        if slot is not None:
+            where = row_major(place.index, node.shape, self.algebra)
+            return self.values.load(slot, node.dtype, where, place.conditions)
+        if node.op in MOVEMENT:
             return self._move(node, place)
-        if op is Op.REDUCE:
+        if node.op is Op.REDUCE:
             return self._reduce(node, place)
-        if op is Op.INDEX:
-            return [(source, place) for source in node.src[1:]]
+        if node.op in ELEMENTWISE or node.op in (Op.CONTIGUOUS, Op.INDEX):
+            return [(source, place) for source in node.src[node.op is Op.INDEX :]]
         return self._leaf(node, place)
 
     def _leaf(self, node: Node, place: Place) -> Value:
@@ -233,10 +228,9 @@ class Lowering:
                 axes.append(self._reduce_axis(number, size))
                 number += size != 1
             self._inner[id(member)] = tuple(axes)
-        own = self._inner.pop(id(node))  # so that another place checks again
-        return own
+        return self._inner.pop(id(node))  # so that another place checks again
 
-    def _fetch(self, node: Node, place: Place, known: list[Step]) -> Value | Step:
+    def _fetch(self, node: Node, place: Place, known: list[Step]) -> Value | list[Step]:
         """Where an INDEX reads its data, now that its indexes have values."""
         conditions = list(place.conditions)
         index = []
@@ -248,7 +242,7 @@ class Lowering:
             index.append(part)
             conditions += needs
         held = tuple(dict.fromkeys(conditions))
-        return node.src[0], self._place(tuple(index), held, place.reducing)
+        return [*known, (node.src[0], self._place(tuple(index), held, place.reducing))]
 
     def _one_index(self, value: Value, size: int) -> tuple[Sum | None, list[Condition]]:
         algebra, values = self.algebra, self.values

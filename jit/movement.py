@@ -14,9 +14,7 @@ Conditions = tuple[Sum, ...]  # each is below zero where the element exists
 NEVER = None  # no element exists
 
 
-def source_index(
-    node: Node, index: Index, algebra: Algebra
-) -> tuple[Index, Conditions] | None:
+def source_index(node: Node, index: Index, algebra: Algebra) -> tuple[Index, Conditions] | None:
     """Index into node.src[0] of the result element `index`, and when it exists.
 
     None if it exists nowhere (a pad seen only in its zeros).

@@ -55,7 +55,7 @@ def make_unit(fusion: Fusion, root: int) -> Unit:
         if node.op in LEAVES:
             continue
         unit.operations += node.op in ELEMENTWISE
-        if fusion._reduces(i):
+        if fusion.reduces(i):
             unit.reductions.append(i)
         stays = node.op in ELEMENTWISE or node.op is Op.CONTIGUOUS
         for position, source in enumerate(fusion.sources[i]):

@@ -177,7 +177,9 @@ class Algebra:
             return self.divide(self.replace(inner, axes, done), by)[atom.kind == "mod"]
         return self._of_atom(atom.kind, atom.arg, (atom.low, atom.high))
 
-    def _intern(self, terms: tuple[tuple[Atom, int], ...], const: int, span: tuple[int, int]) -> Sum:
+    def _intern(
+        self, terms: tuple[tuple[Atom, int], ...], const: int, span: tuple[int, int]
+    ) -> Sum:
         if span[0] == span[1] and terms:
             terms, const = (), span[0]
         key = (terms, const, span)
@@ -274,7 +276,7 @@ class Algebra:
                 continue
             times, left = divmod(a.const, grain)
             fine = self._collect(dict(terms[taken:]), left, _ANY)
-            if 0 <= fine.low and fine.high < grain:
+            if fine.low >= 0 and fine.high < grain:
                 coarse = {atom: count // grain for atom, count in terms[:taken]}
                 # fine lies in 0..grain-1, so coarse is floor(a / grain) and has its range.
                 span = (a.low // grain, a.high // grain)

@@ -19,8 +19,9 @@ from jit.simplify import Algebra, Sum
 HALVES = (dtypes.float16, dtypes.bfloat16)
 # Of these a result is zero when every operand is.
 _KEEPS_ZERO = frozenset(
-    "abs sqrt trunc floor ceil round sin tan asin atan sinh tanh asinh atanh erf cast bitcast "
-    "add sub mul max min and or xor shl shr".split()
+    {"abs", "sqrt", "trunc", "floor", "ceil", "round", "sin", "tan", "asin", "atan", "sinh"}
+    | {"tanh", "asinh", "atanh", "erf", "cast", "bitcast", "add", "sub", "mul", "max", "min"}
+    | {"and", "or", "xor", "shl", "shr"}
 )
 _DEPTH = 4  # how far keeps_zero looks
 
@@ -77,9 +78,7 @@ class Values:
             value = float(value)
         return self.make("const", dtype, (), _Scalar(value))
 
-    def load(
-        self, slot: int, dtype: DType, index: Sum, conditions: tuple[Condition, ...]
-    ) -> Value:
+    def load(self, slot: int, dtype: DType, index: Sum, conditions: tuple[Condition, ...]) -> Value:
         """An element of memory, in the type it is computed in."""
         read = dict.fromkeys(index.values)
         for condition in conditions:

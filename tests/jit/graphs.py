@@ -3,7 +3,7 @@
 import numpy as np
 
 from jit import graph as g
-from jit.dtype import dtypes
+from jit.dtype import dtypes, to_dtype
 from jit.graph import Op
 from runtime.buffer import Buffer
 
@@ -18,7 +18,7 @@ def storage(array):
 def leaf(machine, array, dtype=None, device=DEVICE):
     """A node over a new buffer with the array's contents."""
     array = storage(array)
-    dtype = dtype or next(t for t in vars(dtypes).values() if getattr(t, "name", "") == str(array.dtype))
+    dtype = dtype or to_dtype(str(array.dtype))
     buffer = Buffer(device, array.size, dtype)
     machine.write(buffer, array)
     return g.buffer(buffer, array.shape, dtype)
@@ -87,9 +87,8 @@ class Random:
     def binary(self, node, array):
         same = [p for p in self.pool if p[1].shape == array.shape]
         other = same[self.rng.integers(len(same))]
-        op, f = [(Op.ADD, np.add), (Op.MUL, np.multiply), (Op.SUB, np.subtract), (Op.MAX, np.maximum)][
-            self.rng.integers(4)
-        ]
+        ops = [(Op.ADD, np.add), (Op.MUL, np.multiply), (Op.SUB, np.subtract)]
+        op, f = [*ops, (Op.MAX, np.maximum)][self.rng.integers(4)]
         return g.elementwise(op, node, other[0]), f(array, other[1])
 
     def unary(self, node, array):
@@ -155,10 +154,8 @@ class Random:
         return g.slice_(node, tuple(parts)), taken
 
     def pad(self, node, array):
-        parts = tuple(
-            (int(self.rng.integers(0, 3)), int(self.rng.integers(0, 3)), int(self.rng.integers(0, 2)))
-            for _ in array.shape
-        )
+        drawn = [self.rng.integers(0, (3, 3, 2)) for _ in array.shape]
+        parts = tuple((int(low), int(high), int(inner)) for low, high, inner in drawn)
         made = g.pad(node, parts)
         value = np.zeros(made.shape, np.float32)
         where = tuple(
