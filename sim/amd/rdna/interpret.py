@@ -169,7 +169,8 @@ def run_group(
 ) -> int:
     """Run a work-group to its end; the number of instructions executed.
 
-    PageFault and SimFault name what a wave did wrong; Stopped when stop() said so.
+    PageFault and SimFault name what a wave did wrong, with the instruction's address as the
+    fact `pc`; Stopped when stop() said so.
     """
     code: dict[int, Instruction] = {}
     while not all(wave.is_ended for wave in waves):
@@ -177,11 +178,20 @@ def run_group(
             while not (wave.is_ended or wave.at_barrier):
                 if wave.executed % STOP_EVERY == 0 and stop():
                     raise Stopped(f"stopped at {wave.pc:#x}")
-                step(memory, wave, code)
+                _step_or_name(memory, wave, code)
         # Waves that ended do not take part in the barrier any more.
         for wave in waves:
             wave.at_barrier = False
     return sum(wave.executed for wave in waves)
+
+
+def _step_or_name(memory: GpuMemory, wave: Wave, code: dict[int, Instruction]) -> None:
+    pc = wave.pc
+    try:
+        step(memory, wave, code)
+    except SimFault as fault:
+        fault.facts.setdefault("pc", hex(pc))
+        raise
 
 
 def step(memory: GpuMemory, wave: Wave, code: dict[int, Instruction]) -> None:

@@ -115,7 +115,8 @@ def run(case, width):
     destinations = tuple(
         place_result(wave, at, token, old, semantic.scalar) for at, token in enumerate(explicit)
     )
-    fields = {"op_sel_hi": 7 if "packed" in semantic.sources or "packed_int" in semantic.sources else 0}
+    packed = {"packed", "packed_int"} & set(semantic.sources)
+    fields = {"op_sel_hi": 7 if packed else 0}
     fields |= {key: value for key, value in case.keys.items() if key not in (*STATE, "imm")}
     instruction = Instruction(
         0, 4, "VOP3", case.name, 0, {}, destinations, sources,
