@@ -14,7 +14,7 @@ from __future__ import annotations
 class Emitter:
     """Lines of one function body over vectors of `width` lanes."""
 
-    def __init__(self, width: int, prefix: str = "") -> None:
+    def __init__(self, width: int, prefix: str = "v") -> None:
         self.width = width
         self.lines: list[str] = []
         self.slots: list[str] = []

@@ -89,11 +89,12 @@ class LlvmValue(Value):
     def unary(self, operation: str) -> LlvmValue:
         if self.type.kind == "f":
             if operation == "is_nan":
-                return self._emit(BOOL, f"fcmp uno {self.kind} {self.text}, zeroinitializer"
-                                  if self.lanes else f"fcmp uno {self.kind} {self.text}, {self.text}")
+                return self._emit(BOOL, f"fcmp uno {self.kind} {self.text}, {self.text}")
             if operation not in ROUNDING:
                 raise refuse_operation(self, operation)
-            return self._widened()._call(ROUNDING[operation])._canonical()._narrowed(self.type)
+            # LLVM takes the choice of a NaN after sqrt for a no-op unless it is fenced off.
+            result = self._widened()._call(ROUNDING[operation])._call("arithmetic.fence")
+            return result._canonical()._narrowed(self.type)
         if operation == "not":
             ones = self.constant(self.type, -1 if self.type != BOOL else 1)
             return self.binary("xor", ones)

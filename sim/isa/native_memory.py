@@ -28,6 +28,9 @@ CHECK = f"""
 ; The slow half of a check: search the table, remember the range for this site.
 define i1 @SEARCH(ptr %t, i64 %start, i64 %end, i64 %access, ptr %slot, i32 %pc, i1 %report) #0 {{
 entry:
+  %forward = icmp ult i64 %start, %end
+  br i1 %forward, label %begun, label %bad0
+begun:
   %ldsp = getelementptr i8, ptr %t, i64 {state.LDS}
   %lds = load i64, ptr %ldsp
   %lsp = getelementptr i8, ptr %t, i64 {state.LDS_SIZE}

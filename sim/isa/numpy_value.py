@@ -118,7 +118,8 @@ class NumpyValue(Value):
         if target == BOOL:
             return self._made(BOOL, self.data != 0)
         if self.type.kind == "f" and target.kind in "ui":
-            return self._made(target, _float_to_int(self.data, target))
+            with np.errstate(all="ignore"):
+                return self._made(target, _float_to_int(self.data, target))
         with np.errstate(all="ignore"):
             return self._made(target, self.data.astype(dtype_of(target)))
 

@@ -23,6 +23,7 @@ from sim.amd.rdna.semantics import CONTROL, NO_EFFECT, all_semantics
 from sim.amd.wave import Dispatch, Executor
 from sim.memory import GpuMemory
 
+NULL = 124
 PROGRAMS = 1000
 PER_KERNEL = 25
 LENGTH = 8  # random instructions of one program
@@ -210,7 +211,7 @@ class Writer:
         pick = self.random
         if name == "SMEM":
             fields |= {"sbase": 4, "offset": pick.randrange(0, 1024, 4)}
-            fields["soffset"] = pick.choice([formats_null(), 10])
+            fields["soffset"] = pick.choice([NULL, 10])
             return
         if operation is None:  # lane permutations of the DS format
             if "addr" in fields:
@@ -227,13 +228,13 @@ class Writer:
             fields["offset1"] = pick.getrandbits(6) if operation.two_addresses else 0
             return
         offset = pick.randrange(0, 96, unit)
-        fields |= {"seg": formats.SEGMENTS.index(name), "offset": offset, "saddr": formats_null()}
+        fields |= {"seg": formats.SEGMENTS.index(name), "offset": offset, "saddr": NULL}
         if operation.returns == "glc":
             fields["glc"] = 1 if "csub" in opcode.name else pick.getrandbits(1)
             if fields["glc"]:
                 fields["vdst"] = self._vector(operation.count)
         if name == "SCRATCH":
-            fields["saddr"] = pick.choice([10, formats_null()])
+            fields["saddr"] = pick.choice([10, NULL])
             fields["sve"] = pick.getrandbits(1)
             fields["addr"] = 1 if fields["sve"] else 0
         elif name == "GLOBAL" and pick.random() < 0.5:
@@ -263,21 +264,34 @@ class Writer:
         return self.random.getrandbits(32)
 
 
-def formats_null():
-    return 124
-
-
-def word(*values):
-    return b"".join(value.to_bytes(4, "little") for value in values)
-
-
-def s_mov(register, value):
-    return word(0xBE80_00FF | register << 16, value & 0xFFFF_FFFF)  # s_mov_b32 sN, literal
+def instruction(name, layout_name, *, literal=None, **fields):
+    """One instruction by name, packed from its table row."""
+    op = next(o.op for o in OPCODES.values() if o.format == layout_name and o.name == name)
+    layout = formats.FLAT if layout_name in formats.SEGMENTS else getattr(formats, layout_name)
+    if "sdst" in fields and layout_name == "VOP3":
+        layout = formats.VOP3SD
+    prefix = PREFIX["FLAT" if layout_name in formats.SEGMENTS else layout_name]
+    record = layout.pack(op=op, **fields) | prefix
+    tail = b"" if literal is None else (literal & 0xFFFF_FFFF).to_bytes(4, "little")
+    return record.to_bytes(layout.size_bits // 8, "little") + tail
 
 
 def set_exec(mask, wave_size):
-    code = s_mov(126, mask)
-    return code + s_mov(127, mask >> 32) if wave_size == 64 else code
+    code = instruction("s_mov_b32", "SOP1", sdst=126, ssrc0=255, literal=mask)
+    if wave_size == 64:
+        code += instruction("s_mov_b32", "SOP1", sdst=127, ssrc0=255, literal=mask >> 32)
+    return code
+
+
+def advance(pair, size):
+    """s[pair:pair+1] += size."""
+    return instruction(
+        "s_add_u32", "SOP2", sdst=pair, ssrc0=pair, ssrc1=255, literal=size
+    ) + instruction("s_addc_u32", "SOP2", sdst=pair + 1, ssrc0=pair + 1, ssrc1=128)
+
+
+def shift_lane(to, by):
+    return instruction("v_lshlrev_b32", "VOP2", vdst=to, src0=128 + by, vsrc1=0)
 
 
 class Assembly:
@@ -285,71 +299,63 @@ class Assembly:
 
     def __init__(self, writer, count):
         self.wave_size = writer.wave_size
+        self.count = count
         pick = writer.random
-        full = (1 << self.wave_size) - 1
+        self.full = (1 << self.wave_size) - 1
         self.code = self._start()
-        for number in range(count):
+        for _ in range(count):
             self.code += self._load()
             if pick.random() < 0.5:
                 self.code += set_exec(pick.getrandbits(self.wave_size), self.wave_size)
             for _ in range(LENGTH):
                 self.code += writer.instruction()
                 if pick.random() < 0.25:
-                    mask = pick.choice([full, full, pick.getrandbits(self.wave_size)])
+                    mask = pick.choice([self.full, self.full, pick.getrandbits(self.wave_size)])
                     self.code += set_exec(mask, self.wave_size)
             self.code += self._store()
-            self.code += word(0xBFA0_0000)  # s_branch to the next instruction: a new block
-        self.code += word(0xBFB0_0000)  # s_endpgm
+            self.code += instruction("s_branch", "SOPP", simm16=0)  # starts a new block
+        self.code += instruction("s_endpgm", "SOPP", simm16=0)
 
     def _start(self):
-        carry = 106  # vcc
         return b"".join([
-            word(0xF404_0200, 0xF800_0000),  # s_load_b64 s[8:9], s[0:1], 0
-            word(0xF408_0300, 0xF800_0008),  # s_load_b128 s[12:15], s[0:1], 8
-            word(0xBE8A_0080),  # s_mov_b32 s10, 0
-            word(0x3002_0087),  # v_lshlrev_b32 v1, 7, v0
-            word(0xD700_6A02 | carry << 0, 0x0002_0208 - 0x8 + 0x8),  # v_add_co_u32 v2, vcc, s8, v1
-            word(0x7E06_0209),  # v_mov_b32 v3, s9
+            instruction("s_load_b64", "SMEM", sdata=8, sbase=0, soffset=NULL, offset=0),
+            instruction("s_load_b128", "SMEM", sdata=12, sbase=0, soffset=NULL, offset=8),
+            instruction("s_mov_b32", "SOP1", sdst=10, ssrc0=128),
+            shift_lane(1, 7),
+            instruction("v_add_co_u32", "VOP3", vdst=2, sdst=106, src0=8, src1=257),
+            instruction("v_mov_b32", "VOP1", vdst=3, src0=9),
         ])  # fmt: skip
 
     def _load(self):
-        code = b""
-        for quad in range(VGPRS // 4):  # global_load_b128 v[..], v0*64.., s[12:13] offset
-            code += self._global(0x17, FIRST_VGPR + 4 * quad, 0, 12, 16 * quad)
-        code += word(0xF410_0406, 0xF800_1000)  # s_load_b512 s[16:31], s[12:13], 4096
-        code += word(0x800C_FF0C, INPUT) + word(0x820D_800D)  # s_add_u32 s12; s_addc_u32 s13
-        return word(0x302A_0086) + code  # v_lshlrev_b32 v21, 6, v0
-
-    def _global(self, opcode, data, _, base, offset):
-        word0 = 0xDC02_0000 | opcode << 18 | offset
-        if opcode == 0x17:
-            return word(word0, 21 | base << 16 | data << 24)
-        return word(word0, 21 | data << 8 | base << 16)
+        code = shift_lane(21, 6)
+        for quad in range(VGPRS // 4):
+            code += instruction(
+                "global_load_b128", "GLOBAL", seg=2, vdst=FIRST_VGPR + 4 * quad, addr=21,
+                saddr=12, offset=16 * quad,
+            )  # fmt: skip
+        code += instruction(
+            "s_load_b512", "SMEM", sdata=FIRST_SGPR, sbase=6, soffset=NULL, offset=4096
+        )
+        return code + advance(12, INPUT)
 
     def _store(self):
-        code = word(0xBF06_8080)[:0]
-        code += word(0x980C_8081)[:0]
-        code += word(0x9816_8081 & 0)[:0]
-        code += word(0x980A_8081)  # s_cselect_b32 s10, 1, 0
-        code += word(0xBE8B_007E)  # s_mov_b32 s11, exec_lo
-        full = (1 << self.wave_size) - 1
-        code += set_exec(full, self.wave_size)
-        code += word(0x302A_0086)  # v_lshlrev_b32 v21, 6, v0
+        code = instruction("s_cselect_b32", "SOP2", sdst=10, ssrc0=129, ssrc1=128)
+        code += instruction("s_mov_b32", "SOP1", sdst=11, ssrc0=126)
+        code += set_exec(self.full, self.wave_size) + shift_lane(21, 6)
         for quad in range(VGPRS // 4):
-            code += self._global(0x1D, FIRST_VGPR + 4 * quad, 0, 14, 16 * quad)
-        code += word(0x7E2C_0280)  # v_mov_b32 v22, 0
-        sources = [*range(FIRST_SGPR, FIRST_SGPR + SGPRS), 10, 11, 106]
-        if self.wave_size == 64:
-            sources.append(107)
-        for lane, source in enumerate(sources):  # v_writelane_b32 v22, source, lane
-            code += word(0xD761_0016, source | (128 + lane) << 9)
-        code += word(0x302A_0082)  # v_lshlrev_b32 v21, 2, v0
-        code += word(0xDC02_0000 | 0x1A << 18, 21 | 22 << 8 | 16 << 16)[:0]
-        code += word(0x800E_FF0E, 4096) + word(0x820F_800F)
-        code += word(0xDC02_0000 | 0x1A << 18, 21 | 22 << 8 | 14 << 16)
-        code += word(0x800E_FF0E, OUTPUT - 4096) + word(0x820F_800F)
-        code += word(0xBE8A_0080)  # s_mov_b32 s10, 0
-        return code
+            code += instruction(
+                "global_store_b128", "GLOBAL", seg=2, data=FIRST_VGPR + 4 * quad, addr=21,
+                saddr=14, offset=16 * quad,
+            )  # fmt: skip
+        code += instruction("v_mov_b32", "VOP1", vdst=22, src0=128)
+        for lane, source in enumerate([*range(FIRST_SGPR, FIRST_SGPR + SGPRS), 10, 11, 106]):
+            code += instruction("v_writelane_b32", "VOP3", vdst=22, src0=source, src1=128 + lane)
+        code += shift_lane(21, 2) + advance(14, 4096)
+        code += instruction(
+            "global_store_b32", "GLOBAL", seg=2, data=22, addr=21, saddr=14, offset=0
+        )
+        code += advance(14, OUTPUT - 4096)
+        return code + instruction("s_mov_b32", "SOP1", sdst=10, ssrc0=128)
 
 
 class Gpu:
@@ -402,3 +408,43 @@ def run(assembly, seed, count, **options):
     gpu.executor.run(dispatch)
     pairs = [result.copy(), shared.copy(), stack.copy()]
     return pairs, gpu.executor.counters
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    return str(tmp_path_factory.mktemp("translated"))
+
+
+@pytest.mark.row("SIM-15")
+@pytest.mark.parametrize("seed", range(PROGRAMS // PER_KERNEL))
+def test_translator_and_interpreter_agree_on_random_programs(seed, cache):
+    wave_size = 64 if seed % 4 == 3 else 32
+    writer = Writer(seed, wave_size)
+    assembly = Assembly(writer, PER_KERNEL)
+    translated, counted = run(assembly, seed, PER_KERNEL, threads=1, cache_directory=cache)
+    interpreted, expected = run(assembly, seed, PER_KERNEL, interpret=True)
+    for name, a, b in zip(("registers", "memory", "scratch"), translated, interpreted, strict=True):
+        different = np.flatnonzero(a != b)
+        assert not len(different), explain(name, different, writer.names)
+    assert counted == expected
+
+
+def explain(name, different, names):
+    """Which program differs first, and where."""
+    first = int(different[0])
+    if name != "registers":
+        return f"{name} differs at byte {first}"
+    program, at = divmod(first, OUTPUT)
+    place = f"lane {at // 64} v{FIRST_VGPR + at % 64 // 4}" if at < 4096 else f"s{at // 4 - 1008}"
+    return f"program {program}: {place}; it ran {names[program * LENGTH :][:LENGTH]}"
+
+
+def test_every_executable_opcode_is_drawn():
+    writer = Writer(1, 32)
+    drawn = set()
+    for opcode in writer.opcodes:
+        words = next((w for w in (writer._draw(opcode) for _ in range(2000)) if w), None)
+        if words is not None:
+            drawn.add(opcode.name)
+    missing = {opcode.name for opcode in writer.opcodes} - drawn
+    assert missing == set()
