@@ -27,6 +27,7 @@ from sim.amd.gpu import Board, Fault, Gpu, Limits
 from sim.amd.kfd import Kfd
 from sim.clock import RealClock, VirtualClock
 from sim.files import Files
+from sim.inject import Injection
 from sim.schedule import FreeRunning, Scheduler, Seeded
 from sim.space import AddressSpace
 
@@ -36,6 +37,7 @@ LOG_LENGTH = 20_000
 SWITCH_SECONDS = 0.0005
 NEWEST_KFD = (1, 18)
 DEVICE_GROUP = "render"  # owns the device nodes, as distributions set it up
+_KFD = kfd.NODE
 _REQUEST_SIZE_SHIFT, _REQUEST_SIZE_MASK = 16, 0x3FFF
 
 
@@ -73,8 +75,7 @@ class Machine:
         self._real = LinuxHost()
         self._serials = count(1)
         self._opened: dict[int, _File] = {}
-        self._plans: list[_Plan] = []
-        self._denied: dict[str, int] = {}
+        self.injection = Injection()
         self._lock = threading.Lock()
         self._clock = RealClock() if seed is None else VirtualClock()
         self._space = AddressSpace(seed or 0)
@@ -215,15 +216,15 @@ class Machine:
 
     def fail(self, nth: int, errno: int, *, kind: str | None = None) -> None:
         """Let the nth call from now (1 is the next; of a kind such as "ioctl") give an errno."""
-        self._plans.append(_Plan(errno, kind=kind, after=nth - 1, times=1))
+        self.injection.fail(nth, errno, kind)
 
     def refuse(self, name: str, errno: int, times: int | None = None) -> None:
         """Let an ioctl of that name give an errno, always or the next few times."""
-        self._plans.append(_Plan(errno, name=name, times=times))
+        self.injection.refuse(name, errno, times)
 
     def deny(self, path: str, errno: int = EACCES) -> None:
         """Let opening and reading a path give an errno."""
-        self._denied[path] = errno
+        self.injection.refuse(path, errno, None)
 
     def reset_gpu(self, index: int = 0, cause: str = "hang") -> None:
         """Reset a GPU as the kernel does after a hang or, `cause` "ecc", a memory error."""
@@ -232,6 +233,17 @@ class Machine:
     def drop_interrupts(self, lost: bool = True) -> None:
         """Lose every interrupt from now on, or no longer."""
         self.kfd.events.interrupts = not lost
+
+    def hold(self) -> None:
+        """Queues stand still until release_held(): nothing that is rung for runs."""
+        for gpu in self.gpus:
+            gpu.is_held = True
+
+    def release_held(self) -> None:
+        """Queues go on."""
+        for gpu in self.gpus:
+            gpu.is_held = False
+            self.scheduler.changed(gpu)
 
     @property
     def open_files(self) -> int:
@@ -279,12 +291,7 @@ class Machine:
         """Note a call through the boundary, and fail it where a test wants that."""
         self.calls.append(f"{kind} {detail}" if detail else kind)
         self._record("call", kind, detail)
-        number = self._denied.get(detail)
-        for plan in list(self._plans):
-            if plan.strikes(kind, detail):
-                number = plan.errno
-                if plan.times == 0:
-                    self._plans.remove(plan)
+        number = self.injection.find(kind, detail)
         if number is None:
             return
         if ioctl:
@@ -311,29 +318,6 @@ class Machine:
         dump = f"**** AMDGPU Device Coredump ****\nkernel: simulated\n{text}\n".encode()
         self.files.add(f"/sys/class/drm/renderD{gpu.minor}/device/devcoredump/data", dump)
 
-
-_KFD = kfd.NODE
-
-
-@dataclass
-class _Plan:
-    """Which call is to fail."""
-
-    errno: int
-    name: str | None = None
-    kind: str | None = None
-    after: int = 0
-    times: int | None = None
-
-    def strikes(self, kind: str, detail: str) -> bool:
-        if self.kind not in (None, kind) or self.name not in (None, detail) or self.times == 0:
-            return False
-        if self.after:
-            self.after -= 1
-            return False
-        if self.times is not None:
-            self.times -= 1
-        return True
 
 
 def _render_node(gpu: Gpu) -> str:

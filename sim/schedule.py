@@ -90,7 +90,7 @@ class FreeRunning:
                 queues = [] if gpu.is_stopped else list(gpu.queues)
                 cells = [(gpu.doorbells.cell_address(q.setup.cell), q.doorbell) for q in queues]
                 # What rang between the last look and now is in the cells already.
-                stalled = any(q.is_runnable for q in queues)
+                stalled = not gpu.is_held and any(q.is_runnable for q in queues)
             watch.wait(cells, SLEEPS_STALLED if stalled else SLEEPS_IDLE)
 
     def _work(self, gpu: "Gpu") -> bool:
@@ -99,7 +99,7 @@ class FreeRunning:
         for queue in gpu.runnable():
             while gpu.step(queue):
                 moved = True
-                if gpu.wanted or self._stopping:
+                if gpu.wanted or gpu.is_held or self._stopping:
                     break
         if moved:
             self.notify()

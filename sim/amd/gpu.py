@@ -96,6 +96,7 @@ class Gpu:
         self.lock = threading.RLock()
         self.wanted = 0  # threads that want the lock: stepping makes way for them
         self.is_working = False
+        self.is_held = False  # a test wants the queues to stand still
         self.is_stopped = False  # after a fault or reset nothing runs any more
         self.driver: Driver | None = None
         self.executor: Executor | None = None
@@ -113,7 +114,7 @@ class Gpu:
 
     def runnable(self) -> list[Queue]:
         """The queues that may get somewhere."""
-        if self.is_stopped:
+        if self.is_stopped or self.is_held:
             return []
         return [queue for queue in self.queues if queue.is_runnable]
 
