@@ -3,6 +3,8 @@
 Planning and code generation both ask; all answers are remembered.
 """
 
+from collections.abc import Callable
+
 from jit.kernel import Expr, Kernel, each, expressions
 
 Range = tuple[int, int]  # least and most, both inclusive
@@ -107,7 +109,7 @@ def _remainder(a: Range, b: Range) -> Range | None:
     return (0, min(a[1], b[1] - 1)) if a[0] >= 0 and b[0] > 0 else None
 
 
-_BOUNDS = {
+_BOUNDS: dict[str, Callable[[Range, Range], Range | None]] = {
     "add": lambda a, b: (a[0] + b[0], a[1] + b[1]),
     "sub": lambda a, b: (a[0] - b[1], a[1] - b[0]),
     "mul": _corners,

@@ -72,9 +72,11 @@ class DiskCache:
 
     def get(self, key: str) -> Code | None:
         """The entry, or None: not there, damaged, or the file cannot be read."""
-        row = self._try(lambda c: c.execute(
-            f"select checksum, data from {TABLE} where key = ?", (key,)
-        ).fetchone())
+        row = self._try(
+            lambda c: c.execute(
+                f"select checksum, data from {TABLE} where key = ?", (key,)
+            ).fetchone()
+        )
         if row is None or hashlib.sha256(row[1]).hexdigest() != row[0]:
             return None
         try:
@@ -143,7 +145,9 @@ class DiskCache:
         self._warn(f"cannot be used ({reason}); compiled kernels are kept in memory only")
 
     def _warn(self, text: str) -> None:
-        message = f"kernel cache {self.path} {text}\nhint: CACHEDB names another file, CCACHE=0 none"
+        message = (
+            f"kernel cache {self.path} {text}\nhint: CACHEDB names another file, CCACHE=0 none"
+        )
         warnings.warn(CacheWarning(message), stacklevel=2)
 
 

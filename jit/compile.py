@@ -25,10 +25,21 @@ from jit.worker import WorkerPool
 from runtime.backend import Code
 
 # Stems of LLVM's intrinsic names that every target here selects.
-ALLOWED = frozenset(
-    "llvm.fabs llvm.sqrt llvm.trunc llvm.floor llvm.ceil llvm.roundeven llvm.fma "
-    "llvm.fptosi.sat llvm.fptoui.sat llvm.masked.load llvm.masked.store "
-    "llvm.amdgcn.s.barrier llvm.amdgcn.workgroup.id.x llvm.amdgcn.workitem.id.x".split()
+ALLOWED = (
+    "llvm.amdgcn.s.barrier",
+    "llvm.amdgcn.workgroup.id.x",
+    "llvm.amdgcn.workitem.id.x",
+    "llvm.ceil",
+    "llvm.fabs",
+    "llvm.floor",
+    "llvm.fma",
+    "llvm.fptosi.sat",
+    "llvm.fptoui.sat",
+    "llvm.masked.load",
+    "llvm.masked.store",
+    "llvm.roundeven",
+    "llvm.sqrt",
+    "llvm.trunc",
 )
 
 
@@ -140,7 +151,7 @@ def compile_many(kernels: Sequence[Kernel], target: str) -> list[Code]:
 
 def _helpers(count: int) -> int:
     """How many workers help with so many kernels: starting one costs as much as several."""
-    most = get("PARALLEL")
+    most: int = get("PARALLEL")
     if most < 0:
         most = (os.cpu_count() or 1) - 1
     return min(most, count // 4)

@@ -158,23 +158,25 @@ def _contiguity(stride: int | None) -> float:
 
 
 def _cpu_reduce(kernel: Kernel, machine: Machine, strides: Strides, plan: Plan) -> Plan:
-    assert plan.inner is not None
+    inner, vector = plan.inner, plan.vector
+    assert inner is not None
+    assert vector is not None
     room = machine.registers // _reduce_count(kernel)
-    reused = [a for a in _reused(kernel, strides)]
-    if plan.vector in reused and len(reused) > 1:
-        split = plan.splits[plan.vector]
+    reused = _reused(kernel, strides)
+    if vector in reused and len(reused) > 1:
+        split = plan.splits[vector]
         unroll = min(2, max(split.size // split.lanes, 1))
-        plan = _with(plan, plan.vector, unroll=unroll)
+        plan = _with(plan, vector, unroll=unroll)
         room //= unroll
     for a in reused:
-        if a != plan.vector and room > 1:
+        if a != vector and room > 1:
             unroll = balanced(kernel.axes[a].size, min(room, 8))
             plan = _with(plan, a, unroll=unroll)
             room //= unroll
     points = prod(plan.splits[a].unroll for a in _loops(kernel))
-    inner = plan.splits[plan.inner]
-    unroll = min(4 if points <= 4 else 1, inner.size // inner.lanes)
-    plan = _with(plan, plan.inner, unroll=unroll)
+    split = plan.splits[inner]
+    unroll = min(4 if points <= 4 else 1, split.size // split.lanes)
+    plan = _with(plan, inner, unroll=unroll)
     return replace(plan, accumulators=unroll if points <= 4 else 1)
 
 
@@ -198,9 +200,7 @@ def _gpu(kernel: Kernel, machine: Machine, strides: Strides, plan: Plan) -> Plan
     if plan.inner is None:
         return _gpu_elementwise(kernel, machine, plan)
     axis = _tree_axis(kernel, strides)
-    if axis is not None and outputs < 4096 and outputs * 32 <= prod(
-        a.size for a in kernel.axes
-    ):
+    if axis is not None and outputs < 4096 and outputs * 32 <= prod(a.size for a in kernel.axes):
         return _gpu_tree(kernel, machine, replace(plan, inner=axis), outputs)
     return _gpu_contract(kernel, machine, strides, plan)
 
@@ -227,8 +227,7 @@ def _gpu_elementwise(kernel: Kernel, machine: Machine, plan: Plan) -> Plan:
     work = sum(1 for e in expressions(kernel) if e.op not in ("const", "axis"))
     unroll = 4 if work < 16 else 2 if work < 64 else 1
     while unroll > 1 and (
-        last.threads * unroll > last.size
-        or outputs < machine.least_tiles * plan.threads * unroll
+        last.threads * unroll > last.size or outputs < machine.least_tiles * plan.threads * unroll
     ):
         unroll //= 2
     return _with(plan, loops[-1], unroll=unroll)
@@ -258,7 +257,8 @@ def _gpu_tree(kernel: Kernel, machine: Machine, plan: Plan, outputs: int) -> Pla
 
 
 def _gpu_contract(kernel: Kernel, machine: Machine, strides: Strides, plan: Plan) -> Plan:
-    assert plan.inner is not None
+    inner = plan.inner
+    assert inner is not None
     loops = _loops(kernel)
     room = machine.registers // _reduce_count(kernel) // max(_width(kernel) // 4, 1)
     plan = _lane_threads(plan, loops, machine.wave)
@@ -274,9 +274,8 @@ def _gpu_contract(kernel: Kernel, machine: Machine, strides: Strides, plan: Plan
         plan = _with(plan, a, unroll=best)
         room //= best
     points = prod(plan.splits[a].unroll for a in loops)
-    inner = plan.splits[plan.inner]
-    unroll = min(4, inner.size)
-    plan = _with(plan, plan.inner, unroll=unroll)
+    unroll = min(4, plan.splits[inner].size)
+    plan = _with(plan, inner, unroll=unroll)
     return replace(plan, accumulators=unroll if points <= 4 else 1)
 
 

@@ -41,8 +41,12 @@ def _words(first: int, count: int) -> list[int]:
     """32-bit words of 2/pi from bit `first` on, bit 1 being the first after the point."""
     padded = TWO_OVER_PI << 64  # room at both ends: bits before the point are 0
     top = BITS + 64
-    return [(padded >> top - (first - 1) - 32 * (i + 1)) & 0xFFFFFFFF if first - 1 + 32 * (i + 1) > 0
-            else 0 for i in range(count)]
+    return [
+        (padded >> top - (first - 1) - 32 * (i + 1)) & 0xFFFFFFFF
+        if first - 1 + 32 * (i + 1) > 0
+        else 0
+        for i in range(count)
+    ]
 
 
 def _window(table: list[int], at: Term, count: int) -> list[Term]:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -51,7 +52,8 @@ def _number(numbers: dict[int, int], e: Expr | None) -> int | None:
 
 def unpack(data: dict[str, Any]) -> Kernel:
     """The kernel again, with the same key."""
-    pool, made = Pool(), []
+    pool = Pool()
+    made: list[Expr] = []
     for op, dtype, sources, arg in data["expressions"]:
         made.append(pool.make(op, ALL[dtype], tuple(made[s] for s in sources), arg))
     return Kernel(
@@ -96,7 +98,7 @@ class Worker:
             "ALLOW_DEVICE_USAGE": "0",
             "PARALLEL": "0",
         }
-        self.errors = tempfile.TemporaryFile()  # noqa-free: closed in stop
+        self.errors = _scratch_file()
         # -P: the user's folder must not lend its modules to the worker.
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "jit.worker"],
@@ -108,9 +110,11 @@ class Worker:
 
     def compile(self, kernel: Kernel, target: str) -> Code:
         """The code; CompileError as the worker raised it; EOFError or OSError if it died."""
-        assert self.process.stdin and self.process.stdout
-        send(self.process.stdin, (target, pack(kernel), current_values()))
-        answer = receive(self.process.stdout)
+        stdin, stdout = self.process.stdin, self.process.stdout
+        if stdin is None or stdout is None:
+            raise EOFError("no pipe")
+        send(stdin, (target, pack(kernel), current_values()))
+        answer = receive(stdout)
         if isinstance(answer, Code):
             return answer
         raise answer
@@ -127,11 +131,15 @@ class Worker:
         """End the process and wait for it."""
         self.process.kill()
         for stream in (self.process.stdin, self.process.stdout, self.errors):
-            try:
-                stream.close()  # type: ignore[union-attr]
-            except BrokenPipeError:
-                pass
+            with suppress(BrokenPipeError):
+                if stream is not None:
+                    stream.close()
         self.process.wait()
+
+
+def _scratch_file() -> IO[bytes]:
+    """An open file without a name. Its owner closes it."""
+    return tempfile.TemporaryFile()
 
 
 class WorkerPool:

@@ -10,8 +10,8 @@ from hcq.errors import CompileError
 from jit.codegen.cpu import code_arguments
 from jit.codegen.llvm import Builder
 from jit.codegen.machine import Rendered, emit_object, intrinsics, module_text
-from jit.codegen.operation import Operations
 from jit.codegen.number import from_memory, to_memory
+from jit.codegen.operation import Operations
 from jit.codegen.text import Value, literal, memory_type, value_type
 from jit.kernel import Expr, Kernel
 from jit.tile import Machine, Plan, make_plan
@@ -26,10 +26,25 @@ ARCHES = {
 
 # What a kernel does not read; with these no launch has to provide it.
 _UNUSED = (
-    "dispatch-ptr queue-ptr dispatch-id implicitarg-ptr workitem-id-y workitem-id-z "
-    "workgroup-id-y workgroup-id-z hostcall-ptr heap-ptr default-queue completion-action "
-    "multigrid-sync-arg lds-kernel-id flat-scratch-init cluster-id-x cluster-id-y cluster-id-z"
-).split()
+    "dispatch-ptr",
+    "queue-ptr",
+    "dispatch-id",
+    "implicitarg-ptr",
+    "workitem-id-y",
+    "workitem-id-z",
+    "workgroup-id-y",
+    "workgroup-id-z",
+    "hostcall-ptr",
+    "heap-ptr",
+    "default-queue",
+    "completion-action",
+    "multigrid-sync-arg",
+    "lds-kernel-id",
+    "flat-scratch-init",
+    "cluster-id-x",
+    "cluster-id-y",
+    "cluster-id-z",
+)
 
 
 class AmdRenderer:
@@ -66,9 +81,7 @@ class AmdRenderer:
         parameters += [f"{element} noundef %s{i}" for i, _ in enumerate(kernel.variables)]
         signature = f"amdgpu_kernel void @{kernel.name}({', '.join(parameters)})"
         text = module_text(TRIPLE, builder.function, signature, self._attributes(plan))
-        return Rendered(
-            text, intrinsics(builder.function), lambda: self._code(kernel, text, plan)
-        )
+        return Rendered(text, intrinsics(builder.function), lambda: self._code(kernel, text, plan))
 
     def _code(self, kernel: Kernel, text: str, plan: Plan) -> Code:
         loops = [s for s, axis in zip(plan.splits, kernel.axes, strict=True) if not axis.reduce]
@@ -127,14 +140,18 @@ class AmdRenderer:
         element = memory_type(e.dtype)
         name = f"@local{len(f.globals)}"
         count = b.plan.threads
-        f.globals.append(f"{name} = internal addrspace(3) global [{count} x {element}] poison, align 16")
+        f.globals.append(
+            f"{name} = internal addrspace(3) global [{count} x {element}] poison, align 16"
+        )
         size = e.dtype.itemsize
 
         def at(index: Value) -> str:
             code = f"getelementptr {element}, {LOCAL} {name}, {index}"
             return str(f.add(region, LOCAL, 1, code))
 
-        region.append(f"  store {to_memory(out, value, e.dtype)}, {at(Value('i32', '%item'))}, align {size}")
+        region.append(
+            f"  store {to_memory(out, value, e.dtype)}, {at(Value('i32', '%item'))}, align {size}"
+        )
         self._barrier(b)
         threads = b.plan.splits[b.plan.inner or 0].threads
         row = out.binary("mul nuw nsw", Value("i32", "%outer"), literal("i32", threads))
@@ -175,7 +192,9 @@ class AmdRenderer:
         f.declared["item"] = "declare i32 @llvm.amdgcn.workitem.id.x()"
         out = b.out()
         tiles = prod(
-            s.tiles for s, a in zip(plan.splits, b.kernel.axes, strict=True) if not a.reduce and s.size
+            s.tiles
+            for s, a in zip(plan.splits, b.kernel.axes, strict=True)
+            if not a.reduce and s.size
         )
         b.region.append(
             f"  %group = call range(i32 0, {tiles + 1}) i32 @llvm.amdgcn.workgroup.id.x()"

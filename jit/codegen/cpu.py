@@ -60,9 +60,7 @@ class CpuRenderer:
         )
         signature = f"void @{ENTRY}(ptr %buffers, ptr %scalars, i64 %begin, i64 %end)"
         text = module_text(TRIPLE, builder.function, signature, attributes)
-        return Rendered(
-            text, intrinsics(builder.function), lambda: self._code(kernel, text, plan)
-        )
+        return Rendered(text, intrinsics(builder.function), lambda: self._code(kernel, text, plan))
 
     def _code(self, kernel: Kernel, text: str, plan: Plan) -> Code:
         loops = [s for s, axis in zip(plan.splits, kernel.axes, strict=True) if not axis.reduce]
@@ -135,6 +133,11 @@ class CpuRenderer:
 
 def code_arguments(kernel: Kernel) -> tuple[CodeArgument, ...]:
     """Buffers in the kernel's order, then its variables as integers of its index type."""
-    buffers: list[Any] = [CodeArgument("buffer", a.dtype.name, 8, a.written) for a in kernel.arguments]
+    buffers: list[Any] = [
+        CodeArgument("buffer", a.dtype.name, 8, a.written) for a in kernel.arguments
+    ]
     dtype = kernel.index_dtype
-    return (*buffers, *(CodeArgument("scalar", dtype.name, dtype.itemsize) for _ in kernel.variables))
+    return (
+        *buffers,
+        *(CodeArgument("scalar", dtype.name, dtype.itemsize) for _ in kernel.variables),
+    )

@@ -15,12 +15,16 @@ from jit import math
 from jit.access import Strides
 from jit.codegen import memory, number, reduction
 from jit.codegen.operation import Operations, apply
-from jit.codegen.text import Function, Value, literal, typed, value_type
+from jit.codegen.text import Function, Value, literal, value_type
 from jit.dtype import DType, dtypes
 from jit.kernel import Expr, Kernel, Pool, Store, expressions
 from jit.tile import Plan, Split
 
 Point = tuple[int, ...]  # per axis, which of its unrolled positions
+
+_LEAVES = ("const", "axis", "variable", "reduce", "load")
+# Instructions for integers that are known to be in range and not negative.
+_INDEX = {"add": "add nuw nsw", "mul": "mul nuw nsw", "idiv": "udiv", "mod": "urem"}
 
 
 class Target(Protocol):
@@ -58,9 +62,7 @@ class Builder:
         self.levels: list[tuple[list[str], dict[tuple[object, ...], Value]]] = []
         self.results: dict[tuple[int, Point], Value] = {}
         self._updated = {
-            e.arg
-            for e in expressions(kernel)
-            if e.op == "load" and kernel.arguments[e.arg].written
+            e.arg for e in expressions(kernel) if e.op == "load" and kernel.arguments[e.arg].written
         }
         self._axis_level = [0] * len(kernel.axes)
         self._orders: dict[int, list[Expr]] = {}
@@ -140,9 +142,7 @@ class Builder:
                 dtype = self.kernel.arguments[store.argument].dtype
                 memory.store(self, address, value, valid, dtype)
 
-    def _prepared(
-        self, store: Store, point: Point
-    ) -> tuple[list[str], Value, Value | None]:
+    def _prepared(self, store: Store, point: Point) -> tuple[list[str], Value, Value | None]:
         value = self.evaluate(store.value, point)
         out = self.out()
         value = number.to_memory(out, value, store.value.dtype)
@@ -250,16 +250,8 @@ class Builder:
         return found
 
     def _write_one(self, e: Expr, point: Point, lanes: int, level: int) -> Value:
-        if e.op == "const":
-            return self._constant(e)
-        if e.op == "axis":
-            return self.axis_value(e.arg, point, lanes)
-        if e.op == "variable":
-            return self.variables[e.arg]
-        if e.op == "reduce":
-            return self.results[(id(e), self.project(e, point))]
-        if e.op == "load":
-            return memory.load(self, e, point, lanes, level)
+        if e.op in _LEAVES:
+            return self._leaf(e, point, lanes, level)
         if self.is_expanded(e):
             if id(e) not in self._expanded:
                 self._expanded[id(e)] = math.expand(e, self.pool)
@@ -268,8 +260,18 @@ class Builder:
         values = [self._one(s, point, lanes) for s in e.src]
         out = self.out(level)
         width = max(v.lanes for v in values)
-        values = [out.splat(v, width) for v in values]
-        return self._operate(e, out, values)
+        return self._operate(e, out, [out.splat(v, width) for v in values])
+
+    def _leaf(self, e: Expr, point: Point, lanes: int, level: int) -> Value:
+        if e.op == "const":
+            return self._constant(e)
+        if e.op == "axis":
+            return self.axis_value(e.arg, point, lanes)
+        if e.op == "variable":
+            return self.variables[e.arg]
+        if e.op == "reduce":
+            return self.results[(id(e), self.project(e, point))]
+        return memory.load(self, e, point, lanes, level)
 
     def _constant(self, e: Expr) -> Value:
         if e.dtype.is_float and e.dtype.bits == 16:
@@ -279,10 +281,9 @@ class Builder:
 
     def _operate(self, e: Expr, out: Operations, values: list[Value]) -> Value:
         source = e.src[-1].dtype
-        if e.op == "cast":
-            return number.cast(out, values[0], source, e.dtype)
-        if e.op == "bitcast":
-            return number.bitcast(out, values[0], e.dtype)
+        if e.op in ("cast", "bitcast"):
+            convert = number.cast if e.op == "cast" else number.bitcast
+            return convert(out, values[0], source, e.dtype)
         if e.op == "where":
             return out.select(*values)
         if e.op == "intrinsic":
@@ -290,18 +291,14 @@ class Builder:
         if source.is_float and source.bits == 16:
             wide = [number.widen(out, v, source) for v in values]
             found = apply(e.op, dtypes.float32, out, wide)
-            narrow = e.dtype is source
-            return number.cast(out, found, dtypes.float32, source) if narrow else found
-        flags = self._is_index(e)
-        if flags and e.op in ("add", "mul"):
-            return out.binary(f"{e.op} nuw nsw", *values)
-        if flags and e.op in ("idiv", "mod"):
-            return out.binary("udiv" if e.op == "idiv" else "urem", *values)
+            return number.cast(out, found, dtypes.float32, source) if e.dtype is source else found
+        if self._is_index(e):
+            return out.binary(_INDEX[e.op], *values)
         return apply(e.op, source, out, values)
 
     def _is_index(self, e: Expr) -> bool:
         """Whether an integer operation is known to stay in range and not to be negative."""
-        if not e.dtype.is_int or e.op not in ("add", "mul", "idiv", "mod"):
+        if not e.dtype.is_int or e.op not in _INDEX:
             return False
         if e.op in ("idiv", "mod") and not (e.src[1].op == "const" and e.src[1].arg > 0):
             return False
@@ -331,7 +328,9 @@ class Builder:
         self.levels[-1] = (region, self.levels[-1][1])
 
     @contextmanager
-    def loop(self, a: int, begin: Value, end: int, step: int, *, check: bool = False) -> Iterator[None]:
+    def loop(
+        self, a: int, begin: Value, end: int, step: int, *, check: bool = False
+    ) -> Iterator[None]:
         """A loop of an axis's position from begin below end; check: begin may be past end."""
         element = begin.element
         before = self.function.name("before")
@@ -341,7 +340,9 @@ class Builder:
         counter, following = f"%{self.function.name('i')}", f"%{self.function.name('n')}"
         region.append(f"{before}:")
         if check:
-            enter = Operations(self.function, region).compare("icmp ult", begin, literal(element, end))
+            enter = Operations(self.function, region).compare(
+                "icmp ult", begin, literal(element, end)
+            )
             region.append(f"  br {enter}, label %{head}, label %{after}")
         else:
             region.append(f"  br label %{head}")

@@ -53,9 +53,7 @@ def _read(b: "Builder", out: Operations, argument: int, pointer: str, lanes: int
     return b.function.add(out.region, element, lanes, code)
 
 
-def _contiguous(
-    b: "Builder", out: Operations, e: Expr, index: Value, valid: Value | None
-) -> Value:
+def _contiguous(b: "Builder", out: Operations, e: Expr, index: Value, valid: Value | None) -> Value:
     """One vector; index is that of the first lane."""
     argument = b.kernel.arguments[e.arg]
     lanes = b.lanes
@@ -73,9 +71,7 @@ def _contiguous(
     return out.select(out.splat(valid, lanes), value, out.constant(value, 0))
 
 
-def _masked_read(
-    b: "Builder", out: Operations, dtype: DType, pointer: str, valid: Value
-) -> Value:
+def _masked_read(b: "Builder", out: Operations, dtype: DType, pointer: str, valid: Value) -> Value:
     like = Value(memory_type(dtype), "", valid.lanes)
     name = f"llvm.masked.load.{suffix(like)}.p0"
     b.function.declared[name] = f"declare {like.type} @{name}(ptr, {valid.type}, {like.type})"
@@ -84,9 +80,7 @@ def _masked_read(
     return b.function.add(out.region, like.element, like.lanes, code)
 
 
-def _gathered(
-    b: "Builder", out: Operations, e: Expr, indexes: Value, valid: Value | None
-) -> Value:
+def _gathered(b: "Builder", out: Operations, e: Expr, indexes: Value, valid: Value | None) -> Value:
     """Lane by lane. Lanes that are not valid read element 0."""
     lanes = b.lanes
     argument = b.kernel.arguments[e.arg]

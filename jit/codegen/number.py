@@ -17,27 +17,23 @@ def cast(out: Operations, value: Value, source: DType, target: DType) -> Value:
         return cast(out, widen(out, value, source), dtypes.float32, target)
     if target.is_float and target.bits == 16:
         return _to_small(out, value, source, target)
+    if source.is_float and target.is_int:
+        return _to_integer(out, value, target)
     if target.kind == "b":
         opcode = "fcmp une" if source.is_float else "icmp ne"
         return out.compare(opcode, value, out.constant(value, 0))
-    if source.is_float and target.is_float:
-        opcode = "fpext" if target.bits > source.bits else "fptrunc"
-    elif source.is_float:
-        return _to_integer(out, value, target)
-    elif target.is_float:
-        opcode = "sitofp" if source.kind == "i" else "uitofp"
-    else:
-        return _resize(out, value, source, target)
-    return out.convert(opcode, value, value_type(target))
+    return out.convert(_opcode(source, target), value, value_type(target))
 
 
-def _resize(out: Operations, value: Value, source: DType, target: DType) -> Value:
-    bits = 1 if source.kind == "b" else source.bits
-    if target.bits < bits:
-        opcode = "trunc"
-    else:
-        opcode = "sext" if source.kind == "i" else "zext"
-    return out.convert(opcode, value, value_type(target))
+def _opcode(source: DType, target: DType) -> str:
+    """The instruction that converts where one is enough."""
+    if target.is_float:
+        if source.is_float:
+            return "fpext" if target.bits > source.bits else "fptrunc"
+        return "sitofp" if source.kind == "i" else "uitofp"
+    if source.kind != "b" and target.bits < source.bits:
+        return "trunc"
+    return "sext" if source.kind == "i" else "zext"
 
 
 def _to_integer(out: Operations, value: Value, target: DType) -> Value:
@@ -48,9 +44,7 @@ def _to_integer(out: Operations, value: Value, target: DType) -> Value:
     found = out.function.call(out.region, name, wide, value)
     if sign == "u":
         # Negative values are taken modulo 2^64, not clamped at 0.
-        signed = out.function.call(
-            out.region, name.replace("fptoui", "fptosi"), wide, value
-        )
+        signed = out.function.call(out.region, name.replace("fptoui", "fptosi"), wide, value)
         negative = out.compare("fcmp olt", value, out.constant(value, 0.0))
         found = out.select(negative, signed, found)
     return out.convert("trunc", found, value_type(target))
@@ -101,9 +95,7 @@ def _round_to_odd(out: Operations, value: Value) -> Value:
     narrow = out.convert("fptrunc", value, "float")
     back = out.convert("fpext", narrow, "double")
     inexact = out.compare("fcmp one", back, value)
-    larger = out.compare(
-        "fcmp ogt", out.intrinsic("fabs", back), out.intrinsic("fabs", value)
-    )
+    larger = out.compare("fcmp ogt", out.intrinsic("fabs", back), out.intrinsic("fabs", value))
     bits = out.convert("bitcast", narrow, "i32")
     down = out.binary("sub", bits, out.convert("zext", larger, "i32"))
     last = out.convert("zext", inexact, "i32")
@@ -161,11 +153,11 @@ def from_memory(out: Operations, value: Value, dtype: DType) -> Value:
     return out.compare("icmp ne", value, out.constant(value, 0))
 
 
-def bitcast(out: Operations, value: Value, target: DType) -> Value:
+def bitcast(out: Operations, value: Value, source: DType, target: DType) -> Value:
     """The same bits as another type."""
     if target.kind == "b":
         return out.compare("icmp ne", value, out.constant(value, 0))
-    if value.element == "i1":
+    if source.kind == "b":
         value = out.convert("zext", value, "i8")
     if value.element == value_type(target):
         return value

@@ -82,10 +82,8 @@ def apply(op: str, dtype: DType, out: Operations, values: list[Value]) -> Value:
     """The value of an elementwise operation whose operands are of `dtype`."""
     if op in COMPARE["f"]:
         return out.compare(COMPARE[dtype.kind][op], *values)
-    if dtype.kind == "f":
-        found = _float(op, out, values)
-    else:
-        found = _integer(op, dtype, out, values)
+    is_float = dtype.kind == "f"
+    found = _float(op, out, values) if is_float else _integer(op, dtype, out, values)
     if found is None:
         raise CompileError(f"no code for {op} of {dtype.name}", facts={"operation": op})
     return found

@@ -144,12 +144,11 @@ class Reduction:
     def _accumulate(self, e: Expr, point: "Point", so_far: Value) -> Value:
         b = self.b
         value = e.src[0]
-        if b.target.has_fma and e.arg == "sum" and value.op == "mul" and value.dtype.bits >= 32:
-            if value.dtype.is_float:
-                factors = [b.evaluate(s, point) for s in value.src]
-                out = b.out()
-                wide = [out.splat(f, so_far.lanes) for f in factors]
-                return out.intrinsic("fma", *wide, so_far)
+        if b.target.has_fma and _is_sum_of_products(e):
+            factors = [b.evaluate(s, point) for s in value.src]
+            out = b.out()
+            wide = [out.splat(f, so_far.lanes) for f in factors]
+            return out.intrinsic("fma", *wide, so_far)
         found = b.evaluate(value, point)
         out = b.out()
         return b.combine(e.arg, e.dtype, out, so_far, out.splat(found, so_far.lanes))
@@ -177,9 +176,7 @@ class Reduction:
         """The lanes of a vector combined, halves at a time."""
         while value.lanes > 1:
             half = value.lanes // 2
-            low, high = (
-                self._half(out, value, range(start, start + half)) for start in (0, half)
-            )
+            low, high = (self._half(out, value, range(start, start + half)) for start in (0, half))
             value = self.b.combine(e.arg, e.dtype, out, low, high)
         return value
 
@@ -191,9 +188,14 @@ class Reduction:
         return out.function.add(out.region, value.element, len(lanes), code)
 
 
+def _is_sum_of_products(e: Expr) -> bool:
+    value = e.src[0]
+    is_product = value.op == "mul" and value.dtype.is_float and value.dtype.bits >= 32
+    return e.arg == "sum" and is_product
+
+
 # Bits of 0, 1, -inf and inf in the types that are held as bits.
 _SMALL = {
     "float16": {"sum": 0, "prod": 0x3C00, "max": 0xFC00, "min": 0x7C00},
     "bfloat16": {"sum": 0, "prod": 0x3F80, "max": 0xFF80, "min": 0x7F80},
 }
-
