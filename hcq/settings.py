@@ -99,6 +99,8 @@ def get(name: str) -> Any:
     for frame in reversed(_stack()):
         if name in frame:
             return frame[name]
+    if not any(os.environ.get(n) for n in (name, *setting.aliases)):
+        return setting.default
     found = {n: os.environ[n] for n in (name, *setting.aliases) if os.environ.get(n)}
     values = {n: _convert(setting, n, text) for n, text in found.items()}
     if len(set(values.values())) > 1:
@@ -107,7 +109,7 @@ def get(name: str) -> Any:
             facts=found,
             hint=f"set only {name}",
         )
-    return next(iter(values.values()), setting.default)
+    return next(iter(values.values()))
 
 
 def getenv(key: str, default: Value = 0) -> Any:

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from hcq.errors import BufferUseError, DeviceError, HcqError, OutOfMemory, Unsupported
 from hcq.settings import get
 from runtime.backend import Backend, Memory, MemoryOptions
-from runtime.cache import ReuseCache, Statistics
+from runtime.cache import Key, ReuseCache, Statistics
 
 PLAIN = MemoryOptions()
 # Memory kept for reuse is bounded by what has been live at once, so that changing sizes
@@ -40,13 +40,14 @@ def _nobody() -> None:
 class Block:
     """Memory and who has it. `options` is what it was allocated with."""
 
-    __slots__ = ("memory", "name", "options", "owner", "size")
+    __slots__ = ("key", "memory", "name", "options", "owner", "size")
 
-    def __init__(self, memory: Memory, size: int, options: MemoryOptions, name: str) -> None:
+    def __init__(self, memory: Memory, key: Key, options: MemoryOptions) -> None:
         self.memory = memory
-        self.size = size
+        self.key = key
+        self.size = key[0]
         self.options = options
-        self.name = name
+        self.name = ""
         self.owner: Callable[[], Owner | None] = _nobody
 
 
@@ -78,9 +79,11 @@ class Allocator:
         self.name = backend.name
         # Where the device can name buffers in its errors.
         self._label = getattr(backend, "label", None)
+        self.owners = threading.Lock()  # held by a buffer while it gets its memory
         self._lock = threading.Lock()
         self._returned: deque[Block] = deque()
         self._cache: ReuseCache[Block] = ReuseCache()
+        self._kinds: dict[MemoryOptions, int] = {PLAIN: 0}
         self._blocks: dict[int, Block] = {}  # live ones by id
         self._live = self._peak = self._calls = self._retries = self._failures = 0
         self._is_closed = False
@@ -128,19 +131,22 @@ class Allocator:
                     device=self.name,
                     facts={"size": size},
                 )
-            return Block(NOTHING, 0, options, name)
+            return Block(NOTHING, (0, 0), options)
+        key = size, 0 if options is PLAIN else self._number(options)
         with self._lock:
-            self._settle_locked()
-            block = self._cache.take((size, options)) if self._cache else None
+            if self._returned:
+                self._settle_locked()
+            block = self._cache.take(key)
             if block is None:
-                block = Block(self._from_driver(size, options), size, options, name)
+                block = Block(self._from_driver(size, options), key, options)
             block.name = name
             if self._label is not None:
                 self._label(block.memory, name)
             if not options.external:
                 self._blocks[id(block)] = block
                 self._live += size
-                self._peak = max(self._peak, self._live)
+                if self._live > self._peak:
+                    self._peak = self._live
         if self._returned:
             self._settle()
         return block
@@ -195,8 +201,12 @@ class Allocator:
             if options.nolru or options.zero or not get("LRU"):
                 self.backend.free(block.memory)
             else:
-                self._cache.put((block.size, options), block)
+                self._cache.put(block.key, block)
                 self._evict(max(self._peak, CACHE_FLOOR))
+
+    def _number(self, options: MemoryOptions) -> int:
+        """A small number for each set of options; equal options, equal numbers."""
+        return self._kinds.setdefault(options, len(self._kinds))
 
     def _evict(self, limit: int) -> None:
         for block in self._cache.evict(limit):

@@ -7,7 +7,6 @@ run_linear, so it is ordered, counted and shown like any other work.
 """
 
 import ctypes
-import threading
 import weakref
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from runtime.opened import OpenedDevice
 
 HOST = "HOST"  # the device name of buffers over this process's own bytes
-_ALLOCATE = threading.Lock()
 
 
 class Element(Protocol):
@@ -255,21 +253,20 @@ class Buffer:
         self._check_usable()
         base = self.base
         if base.place is None:
-            with _ALLOCATE:
-                base._allocate_root()
+            base._allocate_root(self.opened.allocator)
         place = base.place
         if place is None:  # freed by another thread in between
             raise BufferUseError(f"{self} was freed", device=self.device)
         self.place = (place[0], self.offset)
         return self.place
 
-    def _allocate_root(self) -> None:
-        if self.place is None:
-            allocator = self.opened.allocator
-            self._block = allocator.allocate(self.size, self.options, self.name)
-            self._block.owner = weakref.ref(self)
-            self._allocator = allocator
-            self.place = (self._block.memory, 0)
+    def _allocate_root(self, allocator: Allocator) -> None:
+        with allocator.owners:
+            if self.place is None:
+                self._block = allocator.allocate(self.size, self.options, self.name)
+                self._block.owner = weakref.ref(self)
+                self._allocator = allocator
+                self.place = (self._block.memory, 0)
 
 
 class _Byte:

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-Key = tuple[int, object]  # (bytes, options); a cache belongs to one device
+Key = tuple[int, int]  # (bytes, a number for the options); a cache belongs to one device
 T = TypeVar("T")
 
 

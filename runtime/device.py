@@ -11,7 +11,9 @@ import importlib
 import os
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,6 +22,7 @@ from hcq.errors import (
     DeviceError,
     DeviceNotFound,
     DeviceOpenError,
+    FallbackWarning,
     HcqError,
     Unsupported,
     nearest,
@@ -211,14 +214,20 @@ class Registry:
         return target
 
     def _probe(self) -> str:
+        """The first that opens. Passing over hardware that is there is announced."""
         reasons = []
+        unusable = []
         for name in self._kinds:
             try:
                 self[name]
             except DeviceError as error:
                 reasons.append(f"{name}: {str(error).splitlines()[0]}")
                 say(1, f"default device: passed over {reasons[-1]}")
+                if _is_present(self._kinds[name]):
+                    unusable.append(reasons[-1])
             else:
+                for reason in unusable:
+                    warnings.warn(f"{name} is used: {reason}", FallbackWarning, stacklevel=3)
                 return name
         raise DeviceNotFound("\n".join(["no device opens", *dict.fromkeys(reasons)]))
 
@@ -228,6 +237,15 @@ class Registry:
     def _at_exit(self, process: int) -> None:
         if os.getpid() == process:
             self.close_all()
+
+
+def _is_present(ways: tuple[Way, ...]) -> bool:
+    """Whether any way sees such hardware, usable or not."""
+    for way in ways:
+        with suppress(DeviceError):
+            if way.load()[1]() > 0:
+                return True
+    return False
 
 
 def _chosen(name: str, ways: tuple[Way, ...], interface: str) -> Iterable[Way]:

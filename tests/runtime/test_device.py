@@ -9,6 +9,7 @@ from hcq.errors import (
     ConfigError,
     DeviceNotFound,
     DeviceOpenError,
+    FallbackWarning,
     LaunchError,
     Unsupported,
     WaitTimeout,
@@ -143,12 +144,12 @@ def test_device_and_its_alias_must_agree(monkeypatch):
         _ = Device.DEFAULT
 
 
-def module_that_fails(monkeypatch, name, text):
+def module_that_fails(monkeypatch, name, text, count=1):
     def fail(index):
         raise DeviceOpenError(text, hint=f"fix {name}")
 
     module = type(sys)(name)
-    module.open_backend, module.count = fail, lambda: 1
+    module.open_backend, module.count = fail, lambda: count
     monkeypatch.setitem(sys.modules, name, module)
     return Way(name.upper(), name)
 
@@ -156,9 +157,18 @@ def module_that_fails(monkeypatch, name, text):
 def test_unset_default_is_the_first_that_opens(monkeypatch, fake):
     monkeypatch.delenv("DEVICE", raising=False)
     monkeypatch.delenv("DEV", raising=False)
-    broken = module_that_fails(monkeypatch, "broken", "no node")
+    broken = module_that_fails(monkeypatch, "broken", "no node", count=0)
     registry = Registry({"GPU": (broken,), "FAKE": (Way("", "fake_backend"),)})
     assert registry.DEFAULT == "FAKE"
+
+
+def test_passing_over_hardware_that_is_there_is_announced(monkeypatch, fake):
+    monkeypatch.delenv("DEVICE", raising=False)
+    monkeypatch.delenv("DEV", raising=False)
+    broken = module_that_fails(monkeypatch, "broken", "no rights on its node")
+    registry = Registry({"GPU": (broken,), "FAKE": (Way("", "fake_backend"),)})
+    with pytest.warns(FallbackWarning, match="FAKE is used: GPU: no rights on its node"):
+        assert registry.DEFAULT == "FAKE"
 
 
 def test_named_device_is_never_replaced(monkeypatch, fake):

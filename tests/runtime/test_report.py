@@ -1,5 +1,7 @@
 import logging
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -9,6 +11,7 @@ from runtime.call import Estimate, ProgramCall
 from runtime.counters import GlobalCounters
 from runtime.device import Device
 from runtime.execute import run_linear
+from runtime.log import color
 from runtime.report import copy_line, kernel_line
 
 
@@ -86,10 +89,16 @@ def test_debug_waits_for_the_device(fake, int32, add_kernel):
 
 
 @pytest.mark.row("PRO-05")
-def test_lines_go_to_stderr_when_logging_is_not_set_up(tmp_path):
-    import subprocess
-    import sys
+def test_no_color_turns_colour_off(monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert color("add", "green") == "\x1b[32madd\x1b[0m"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert color("add", "green") == "add"
 
+
+@pytest.mark.row("PRO-05")
+def test_lines_go_to_stderr_when_logging_is_not_set_up(tmp_path):
     code = "from runtime.device import Device; Device['CPU']"
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -158,6 +158,15 @@ def test_only_the_base_of_the_stack_is_imported():
                 )
 
 
+@pytest.mark.row("BKE-11")
+def test_no_external_program_is_needed(monkeypatch, code, int32):
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setattr("subprocess.Popen", None)
+    out = Buffer("CPU", 4, int32, options=MemoryOptions(zero=True))
+    Device["CPU"].load(code(COUNT, "count", 4))(out)
+    assert out.copy_out() == (1).to_bytes(4, "little") * 4
+
+
 def test_object_may_call_what_the_process_has(code, int32):
     out = Buffer("CPU", 4, int32)
     Device["CPU"].load(code(COPIES, "clear"))(out)
