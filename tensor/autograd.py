@@ -48,25 +48,31 @@ def _spread(node: Node, grad: Node, leads: set[int], found: dict[int, Node]) -> 
         found[id(source)] = part if before is None else graph.elementwise(Op.ADD, before, part)
 
 
-def below(output: Node) -> list[Node]:
-    """Every node below output, sources first, realised ones included; no recursion."""
-    seen: set[int] = set()
+def below(*outputs: Node) -> list[Node]:
+    """Every node at or below the outputs, sources first, realised ones included; no recursion."""
+    seen: set[Node] = set()
     result: list[Node] = []
-    stack = [(output, False)]
+    stack = list(outputs)
     while stack:
-        node, expanded = stack.pop()
-        if expanded:
+        node = stack[-1]
+        waiting = [] if node in seen else [s for s in node.src if s not in seen]
+        if waiting:
+            stack += waiting
+            continue
+        stack.pop()
+        if node not in seen:
+            seen.add(node)
             result.append(node)
-        elif id(node) not in seen:
-            seen.add(id(node))
-            stack.append((node, True))
-            stack.extend((s, False) for s in node.src)
     return result
 
 
-def depends(node: Node, targets: set[int]) -> bool:
-    """Whether any node with an id in targets lies at or below node."""
-    return any(id(n) in targets for n in below(node))
+def dependent(outputs: Sequence[Node], targets: set[int]) -> set[int]:
+    """The ids of the nodes at or below outputs that reach a node with an id in targets."""
+    found: set[int] = set()
+    for node in below(*outputs) if targets else ():
+        if id(node) in targets or any(id(s) in found for s in node.src):
+            found.add(id(node))
+    return found
 
 
 # Shorthands

@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Sequence
+from itertools import count
 from typing import Any, Self
 
 from jit import graph
@@ -12,8 +13,20 @@ from tensor.errors import TensorError
 Scalar = int | float | bool
 Shape = tuple[int, ...]
 
-# Every live tensor: what still waits for old contents when storage is overwritten.
-live: "weakref.WeakSet[Core]" = weakref.WeakSet()
+# Every live tensor by age: what still waits for old contents when storage is overwritten.
+# In order of making, so that equal programs give equal schedules.
+_live: "weakref.WeakValueDictionary[int, Core]" = weakref.WeakValueDictionary()
+_serial = count()
+
+
+def register(tensor: "Core") -> None:
+    """Count a tensor among the live ones."""
+    _live[next(_serial)] = tensor
+
+
+def live() -> "list[Core]":
+    """Every live tensor, oldest first."""
+    return list(_live.values())
 
 
 class Core:
@@ -32,7 +45,7 @@ class Core:
         made.node = node
         made.requires_grad = requires_grad
         made.grad = None
-        live.add(made)
+        register(made)
         return made
 
     # Properties

@@ -71,7 +71,7 @@ class Tensor(Random, Conversion, metaclass=_TrainingMode):
             self.node = from_data(data, kind, device_name(device))
         self.grad = None
         self.requires_grad = None
-        core.live.add(self)
+        core.register(self)
         if requires_grad is not None:
             self.requires_grad_(requires_grad)
 
@@ -234,7 +234,7 @@ class Tensor(Random, Conversion, metaclass=_TrainingMode):
                 hint="call backward() before assign() or the optimizer's step()",
             )
         ids = {id(n) for n in below}
-        targets = [t for t in list(core.live) if t.requires_grad and id(t.node) in ids]
+        targets = [t for t in core.live() if t.requires_grad and id(t.node) in ids]
         found = autograd.gradients(self.node, seed, [t.node for t in targets])
         for target, grad in zip(targets, found, strict=True):
             if grad is not None:
@@ -289,9 +289,10 @@ def _run(nodes: Sequence[Node], writes: Sequence[tuple[Node, Node]]) -> None:
 
     unique = list({id(n): n for n in nodes}.values())
     realize(unique, writes)
-    wanted = {id(t.node) for t in list(core.live) if t.requires_grad}
+    wanted = {id(t.node) for t in core.live() if t.requires_grad}
+    needed = autograd.dependent(unique, wanted)
     for node in unique:
-        if not (wanted and autograd.depends(node, wanted)):
+        if id(node) not in needed:
             node.forget()
 
 
@@ -321,7 +322,7 @@ def _waiting(roots: Sequence[Node]) -> list[Node]:
     if not roots:
         return []
     owners = {id(root.realized) for root in roots}
-    handles = [t.node for t in list(core.live) if t.node.realized is None]
+    handles = [t.node for t in core.live() if t.node.realized is None]
     reading: set[int] = set()
     for node in walk(handles):
         direct = node.realized is not None and id(node.realized) in owners
@@ -337,7 +338,7 @@ def _renew(root: Node) -> None:
         return
     fresh = graph.buffer(storage, root.shape, root.dtype)
     replaced = False
-    for t in list(core.live):
+    for t in core.live():
         if t.node is root:
             t.node = fresh
             replaced = True

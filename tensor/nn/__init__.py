@@ -101,9 +101,11 @@ class BatchNorm:
         self.eps, self.momentum, self.track_running_stats = eps, momentum, track_running_stats
         self.weight = Tensor.ones(sz).contiguous() if affine else None
         self.bias = Tensor.zeros(sz).contiguous() if affine else None
-        self.num_batches_tracked = Tensor([0]) if track_running_stats else None
-        self.running_mean = Tensor.zeros(sz).contiguous() if track_running_stats else None
-        self.running_var = Tensor.ones(sz).contiguous() if track_running_stats else None
+        # requires_grad=False: they follow the data, no optimiser touches them.
+        tracked = track_running_stats
+        self.num_batches_tracked = Tensor([0], requires_grad=False) if tracked else None
+        self.running_mean = _statistic(Tensor.zeros(sz)) if tracked else None
+        self.running_var = _statistic(Tensor.ones(sz)) if tracked else None
 
     def calc_stats(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(mean, variance) per channel: of the batch in training, else the running ones."""
@@ -133,6 +135,10 @@ class BatchNorm:
         new = found * self.momentum
         if running is not None:
             update_later(running, lambda old: old * (1 - self.momentum) + new)
+
+
+def _statistic(start: Tensor) -> Tensor:
+    return start.contiguous().requires_grad_(False)
 
 
 BatchNorm2d = BatchNorm3d = BatchNorm
