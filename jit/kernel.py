@@ -78,7 +78,11 @@ class Argument:
 
 @dataclass(frozen=True)
 class Store:
-    """out[index] = value, for every point of the loop axes where valid (None: all)."""
+    """out[index] = value, for every point of the loop axes where valid (None: all).
+
+    What a point loads is what memory held before that point's first store: a kernel with
+    several stores may read what one of them overwrites, at the same index.
+    """
 
     argument: int
     index: Expr

@@ -1,59 +1,20 @@
-"""A schedule without buffers: which kernels run on which slots. Made once per graph shape.
+"""From a graph to its plan: what is computed, in which kernels, and into which slots.
 
-Slots 0..inputs-1 are the buffers a graph is given; the others are made anew each time
-the plan is used, or are views. `Planner` makes plans; jit/schedule.py keeps them.
+Decides which outputs are views of memory that exists, which assigns can be written in
+place, and in what order everything runs. jit/schedule.py keeps the plans.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jit.dtype import DType
+from hcq.errors import BufferUseError
 from jit.emit import Memory
 from jit.fuse import Fusion
 from jit.graph import MOVEMENT, Node, Op, contiguous
-from jit.kernel import Kernel
 from jit.kernels import lower_kernel
 from jit.lower import Conflict, Root
 from jit.order import Group, Grouping, Unit, in_order, make_unit
-from runtime.call import Estimate
-
-
-@dataclass(frozen=True)
-class Fresh:
-    """A buffer to be made."""
-
-    device: str
-    count: int
-    dtype: DType
-
-
-@dataclass(frozen=True)
-class View:
-    """Some elements of another slot, from a byte offset."""
-
-    slot: int
-    count: int
-    dtype: DType
-    offset: int
-
-
-@dataclass(frozen=True)
-class Launch:
-    """Run a kernel on slots, outputs first."""
-
-    kernel: Kernel
-    slots: tuple[int, ...]
-    device: str
-    outputs: int
-    estimate: Estimate
-
-
-@dataclass(frozen=True)
-class Transfer:
-    """Copy one slot to another, maybe on another device."""
-
-    target: int
-    source: int
+from jit.steps import Fresh, Launch, Plan, Transfer, View, share_temporaries
 
 
 @dataclass(frozen=True)
@@ -67,15 +28,6 @@ class Span:
     def meets(self, other: "Span") -> bool:
         """Whether they share a byte."""
         return self.root == other.root and self.low < other.high and other.low < self.high
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What to do for one graph. settled: positions in the graph's walk and their slots."""
-
-    made: tuple[Fresh | View, ...]
-    steps: tuple[Launch | Transfer, ...]
-    settled: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -134,7 +86,7 @@ class Planner:
         while steps is None:
             steps = self._attempt(fusion)
         settled = tuple((at[node], slot) for node, slot in self.settled.items())
-        return Plan(tuple(self.made), tuple(self._reuse(steps)), settled)
+        return share_temporaries(Plan(tuple(self.made), tuple(steps), settled), self._inputs)
 
     def _outputs(self) -> list[Node]:
         """Nodes that must be computed; outputs that are views of memory become views."""
@@ -170,9 +122,13 @@ class Planner:
     def _span(self, write: Write) -> Span:
         return self.problem.spans[self.slots[id(write.leaf)]]
 
+    @property
+    def _inputs(self) -> int:
+        return len(self.problem.spans)
+
     def _make(self, slot: Fresh | View) -> int:
         self.made.append(slot)
-        number = len(self.problem.spans) + len(self.made) - 1
+        number = self._inputs + len(self.made) - 1
         self.memory[number] = Memory(slot.dtype, slot.count)
         return number
 
@@ -266,6 +222,7 @@ class Planner:
         if first.op is Op.COPY:
             self._give_slot(first)
             return [Transfer(self.slots[id(first)], self.slots[id(first.src[0])])]
+        self._check_devices(fusion, group, first)
         roots = [self._root(fusion.nodes[i]) for i in group.roots]
         emitted = lower_kernel(roots, self.slots, self.memory, fusion.absorbed)
         misread = [
@@ -281,6 +238,16 @@ class Planner:
             Launch(emitted.kernel, emitted.slots, first.device, emitted.outputs, emitted.estimate)
         ]
 
+    def _check_devices(self, fusion: Fusion, group: Group, first: Node) -> None:
+        for i in (i for unit in group.units for i in unit.reads):
+            node = fusion.nodes[i]
+            if node.device != first.device:
+                raise BufferUseError(
+                    f"{first} on {first.device} reads {node} on {node.device}",
+                    device=first.device,
+                    hint=f"copy it to {first.device} first",
+                )
+
     def _root(self, node: Node) -> Root:
         write = self._written.get(id(node))
         if write is not None and write.in_place:
@@ -293,10 +260,6 @@ class Planner:
         emitted = lower_kernel([root], self.slots, self.memory, {})
         device = write.leaf.device
         return Launch(emitted.kernel, emitted.slots, device, emitted.outputs, emitted.estimate)
-
-    def _reuse(self, steps: list[Launch | Transfer]) -> list[Launch | Transfer]:
-        """Temporaries take the place of earlier ones that nothing needs any more."""
-        return steps
 
 
 def _reaches(units: Mapping[int, Unit], starts: Sequence[int], goal: int) -> bool:
@@ -321,7 +284,11 @@ def leaf_of(view: Node) -> Node:
     node = view
     while node.realized is None:
         if node.op not in MOVEMENT or node.op is Op.PAD:
-            raise ValueError(f"{view} is no memory that can be assigned to")
+            raise BufferUseError(
+                f"{view} is no memory that can be assigned to",
+                device=view.device,
+                hint="realize it first; the target may be sliced, reshaped or permuted",
+            )
         node = node.src[0]
     return node
 

@@ -13,7 +13,8 @@ from hcq.settings import get
 from jit.emit import options
 from jit.graph import Node, Op, walk
 from jit.kernels import counters, node_key
-from jit.plan import Fresh, Launch, Plan, Planner, Problem, Span
+from jit.plan import Planner, Problem, Span
+from jit.steps import Fresh, Launch, Plan
 from runtime.call import Call, CopyCall, ProgramCall
 
 if TYPE_CHECKING:

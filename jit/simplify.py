@@ -209,7 +209,6 @@ class Algebra:
 
     def _rejoin(self, counts: dict[Atom, int]) -> int:
         """Where c * (s % k) meets c*k * (s / k), write c * s. Returns a constant to add."""
-        const = 0
         for atom in [a for a in counts if a.kind == "mod"]:
             count = counts[atom]
             inner, by = atom.arg
@@ -224,14 +223,14 @@ class Algebra:
                 del counts[other]
             for other, c in inner.terms:
                 counts[other] = counts.get(other, 0) + c * count
-            const += inner.const * count - quotient.const * factor
-            return const + self._rejoin(counts)
-        return const
+            moved: int = inner.const * count - quotient.const * factor
+            return moved + self._rejoin(counts)
+        return 0
 
     def _divide(self, a: Sum, by: int) -> tuple[Sum, Sum]:
-        if a.low // by == a.high // by:
-            quotient = a.low // by
-            return self.number(quotient), self.shift(a, -quotient * by)
+        low = a.low // by
+        if low == a.high // by:
+            return self.number(low), self.shift(a, -low * by)
         whole: dict[Atom, int] = {}
         rest: dict[Atom, int] = {}
         for atom, count in a.terms:
@@ -250,7 +249,7 @@ class Algebra:
         if part.high >= by:
             more, part = self._divide_rest(part, by)
             quotient = self.add(quotient, more)
-        return self.within(quotient, a.low // by, a.high // by), part
+        return self.within(quotient, low, a.high // by), part
 
     def _divide_rest(self, a: Sum, by: int) -> tuple[Sum, Sum]:
         split = self._coarse_and_fine(a, by)
