@@ -1,0 +1,193 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hcq.errors import ConfigError, Unsupported
+from sim.launch import parse
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*arguments, cwd=ROOT, **more):
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True, text=True, cwd=cwd, env=environment, timeout=60, check=False, **more,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def script(tmp_path):
+    def make(text):
+        path = tmp_path / "script.py"
+        path.write_text(text)
+        return str(path)
+
+    return make
+
+
+SEEN = "import sys; print(sys.argv[1:], __name__, sys.path[0], __file__)"
+
+
+@pytest.mark.row("SIM-02")
+def test_a_script_sees_what_it_sees_without_the_launcher(script):
+    path = script(SEEN)
+    plain = run(path, "a", "--gpu", "b")
+    launched = run("-m", "sim", "--gpu", "gfx1100", path, "a", "--gpu", "b")
+    assert launched.stdout == plain.stdout != ""
+
+
+def test_a_module_sees_what_it_sees_without_the_launcher(tmp_path, script):
+    script("import sys; print(sys.argv, __name__, sys.path[0])")
+    plain = run("-m", "script", "a", cwd=tmp_path)
+    launched = run("-m", "sim", "-m", "script", "a", cwd=tmp_path)
+    assert launched.stdout == plain.stdout != ""
+
+
+@pytest.mark.row("SIM-02")
+@pytest.mark.parametrize(("text", "code"), [("raise SystemExit(7)", 7), ("1 / 0", 1), ("", 0)])
+def test_the_exit_code_is_the_scripts(script, text, code):
+    assert run("-m", "sim", script(text)).returncode == code
+
+
+@pytest.mark.row("SIM-02")
+def test_gpus_are_listed_and_multiplied(script):
+    path = script("from hcq import host; print(host.current().list('/dev/dri'))")
+    assert run("-m", "sim", path).stdout == "['renderD128']\n"
+    two = run("-m", "sim", "--gpu", "gfx1100", "--gpu=gfx1100", "--count", "2", path)
+    assert two.stdout == "['renderD128', 'renderD129', 'renderD130', 'renderD131']\n"
+
+
+@pytest.mark.row("SIM-02")
+def test_stats_are_one_counter_a_line_on_stderr(script):
+    done = run("-m", "sim", "--stats", script("print('hello')"))
+    assert done.stdout == "hello\n"
+    assert done.stderr == "dispatches 0\npackets 0\nwaves 0\ninstructions 0\nsdma_bytes 0\n"
+
+
+@pytest.mark.row("SIM-02")
+@pytest.mark.refusal
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--gpu", "gfx9999", "x.py"],
+        ["--colour", "x.py"],
+        ["--count", "none", "x.py"],
+        ["--count", "0", "x.py"],
+        ["--seed", "-1", "x.py"],
+        ["--driver", "new", "x.py"],
+        ["--gpu"],
+        [],
+        ["no-such-file.py"],
+        ["--faults", "plan", "x.py"],
+    ],
+)
+def test_a_bad_option_is_one_line_and_exit_code_2(arguments):
+    done = run("-m", "sim", *arguments)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
+
+
+@pytest.mark.refusal
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--gpu", "gfx110", "x"], "did you mean 'gfx1100'.*chips: gfx1100"),
+        (["--gpus", "x"], "no option '--gpus', did you mean '--gpu'.*chips: gfx1100"),
+        (["--count", "x", "x"], "--count x: a whole number.*chips: gfx1100"),
+        (["--gpu"], "option --gpu needs a value"),
+        (["--stats"], "no script to run"),
+        (["-m"], "no module to run"),
+    ],
+)
+def test_what_a_bad_option_says(arguments, text):
+    with pytest.raises(ConfigError, match=text):
+        parse(arguments)
+
+
+@pytest.mark.refusal
+def test_fault_plans_are_not_available_yet():
+    with pytest.raises(Unsupported, match="not available yet"):
+        parse(["--faults", "plan", "x"])
+
+
+def test_options_and_their_defaults():
+    options = parse(["script", "--stats"])
+    assert (options.gpus, options.count, options.seed) == (["gfx1100"], 1, None)
+    assert (options.target, options.arguments, options.stats) == ("script", ["--stats"], False)
+    options = parse(["--seed", "5", "--driver=580", "--stats", "-m", "mod", "x"])
+    assert (options.seed, options.driver, options.stats) == (5, "580", True)
+    assert (options.is_module, options.target, options.arguments) == (True, "mod", ["x"])
+
+
+def test_help_lists_the_chips():
+    done = run("-m", "sim", "--help")
+    assert done.returncode == 0
+    assert "gfx1100" in done.stderr
+
+
+WORK = """
+import sys
+sys.path.insert(0, {folder!r})
+from hcq import host
+from hcq.ioctl_defs import kfd
+from conftest import Client
+machine = host.current()
+client = Client(machine).acquire()
+out = client.memory(4096)
+compute, copy = client.queue(), client.queue(kfd.QUEUE_TYPE_SDMA)
+at = out.address
+for value in range(1, 20):
+    compute.submit(0xC0033700, 0x00100500, at & 0xFFFFFFFF, at >> 32, value)
+    copy.submit(5, at + 64 & 0xFFFFFFFF, at >> 32, value)
+    if value % 3 == 0:
+        compute.finished()
+compute.finished()
+copy.finished()
+print(out.region.read32(0), out.region.read32(64))
+"""
+
+
+@pytest.fixture
+def work(script):
+    return script(WORK.format(folder=str(Path(__file__).parent / "amd")))
+
+
+@pytest.mark.row("SIM-07")
+def test_a_seed_gives_the_same_log_in_two_processes(script):
+    text = WORK.format(folder=str(Path(__file__).parent / "amd")) + "print(machine.log_hash)"
+    path = script(text)
+    first, second = (run("-m", "sim", "--seed", "4", path).stdout for _ in range(2))
+    other = run("-m", "sim", "--seed", "5", path).stdout
+    assert first == second
+    assert first.startswith("19 19\n")
+    assert other.startswith("19 19\n")
+    assert other != first
+
+
+@pytest.mark.row("SIM-07")
+def test_free_running_gives_the_same_result_on_one_core_too(work):
+    assert run("-m", "sim", work).stdout == "19 19\n"
+    pin = {"preexec_fn": lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})}
+    assert run("-m", "sim", work, **pin).stdout == "19 19\n"
+
+
+def test_a_script_may_leave_a_running_kernel_behind(script):
+    text = WORK.format(folder=str(Path(__file__).parent / "amd")) + """
+code = client.memory(4096)
+code.region.write32(0, 0xBFA0FFFF)  # s_branch to itself
+code.region.write32(4, 0xBF9F0000)
+compute.submit(
+    0xC0027600, 0x20C, code.address >> 8 & 0xFFFFFFFF, code.address >> 40,
+    0xC0027600, 0x212, 0x60000003, 0, 0xC0037600, 0x207, 32, 1, 1,
+    0xC0031500, 64, 1, 1, 0x8005)
+import time
+time.sleep(0.3)
+print(machine.stats["dispatches"])
+"""
+    done = run("-m", "sim", script(text))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "19 19\n1\n", "")
