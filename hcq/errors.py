@@ -50,7 +50,9 @@ class HcqError(RuntimeError):
 
 def _rebuild(kind: type[HcqError], what: str, state: dict[str, Any]) -> HcqError:
     """Errors cross worker processes; subclasses may take other arguments."""
-    error = kind.__new__(kind, what)
+    # The built-in base with the largest layout makes the object; the first of the bases may not.
+    base = OSError if issubclass(kind, OSError) else RuntimeError
+    error = base.__new__(kind, what)
     error.args = (what,)
     error.__dict__.update(state)
     number = state.get("number")

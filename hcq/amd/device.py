@@ -483,12 +483,16 @@ class Device:
                 return error
         return faults.lost_again(self.failed, self.name)
 
-    def _incident(self, incident: Incident) -> None:
+    def _incident(self, incidents: list[Incident]) -> None:
         scene = self._scene()
-        if isinstance(incident, MemoryFault):
-            nearest = self.memory.describe(incident.address)
-            raise self._fail(faults.memory_fault(incident, scene, nearest))
-        raise self._fail(faults.hardware_exception(incident, scene, self._core_dump()))
+        # A reset says more than the memory fault that may come with it.
+        for incident in incidents:
+            if not isinstance(incident, MemoryFault):
+                raise self._fail(faults.hardware_exception(incident, scene, self._core_dump()))
+        for incident in incidents:
+            if isinstance(incident, MemoryFault):
+                nearest = self.memory.describe(incident.address)
+                raise self._fail(faults.memory_fault(incident, scene, nearest))
 
     def _core_dump(self) -> str:
         path = CORE_DUMP.format(minor=self._node.get("drm_render_minor"))

@@ -23,7 +23,7 @@ class Waits:
         events: Events,
         check: Callable[[], None],
         progress: Callable[[], Any],
-        incident: Callable[[Incident], None],
+        incident: Callable[[list[Incident]], None],
     ) -> None:
         self._host = host
         self.events = events
@@ -64,8 +64,9 @@ class Waits:
 
     def _sleep(self, seconds: float) -> None:
         self.sleeps += 1
-        for incident in self.events.sleep(seconds):
-            self._incident(incident)
+        incidents = self.events.sleep(seconds)
+        if incidents:
+            self._incident(incidents)
 
     def _look(self) -> None:
         if self.events.can_sleep:

@@ -1,0 +1,238 @@
+"""Copies between host and device and inside a device."""
+
+import os
+
+import pytest
+
+from hcq import amd
+from hcq.amd import staging
+from hcq.errors import BufferUseError, OutOfMemory
+
+SLOT = staging.SLOT_BYTES
+
+
+def round_trip(device, buffer, data, offset=0):
+    device.copy_in(buffer, offset, data)
+    back = bytearray(len(data))
+    device.copy_out(buffer, offset, back)
+    return bytes(back)
+
+
+@pytest.mark.row("HCQ-17")
+@pytest.mark.row("HCQ-18")
+@pytest.mark.parametrize("size", [1, 3, 4097, SLOT - 1, SLOT, SLOT + 1, 3 * SLOT + 7])
+def test_bytes_come_back_through_staging(device, size):
+    buffer = device.allocate(size + 5, cpu_access=False)
+    data = os.urandom(size)
+    assert round_trip(device, buffer, data, offset=5) == data
+
+
+@pytest.mark.row("HCQ-17")
+def test_the_source_may_change_once_copy_in_returns(device):
+    buffer = device.allocate(2 * SLOT, cpu_access=False)
+    source = bytearray(os.urandom(2 * SLOT))
+    kept = bytes(source)
+    device.copy_in(buffer, 0, source)
+    source[:] = bytes(len(source))
+    back = bytearray(len(kept))
+    device.copy_out(buffer, 0, back)
+    assert bytes(back) == kept
+
+
+@pytest.mark.row("HCQ-17")
+def test_more_bytes_than_all_slots_use_each_slot_again(device):
+    size = (staging.SLOT_COUNT + 2) * SLOT + 11
+    buffer = device.allocate(size, cpu_access=False)
+    data = os.urandom(1 << 16) * (size // (1 << 16) + 1)
+    assert round_trip(device, buffer, data[:size]) == data[:size]
+
+
+@pytest.mark.row("HCQ-17")
+@pytest.mark.row("HCQ-18")
+@pytest.mark.parametrize("verb", ["copy_in", "copy_out"])
+def test_host_copying_overlaps_with_the_copy_engine(device, verb):
+    """Several slots are submitted before the first is waited for."""
+    buffer = device.allocate(4 * SLOT, cpu_access=False)
+    getattr(device, verb)(buffer, 0, bytearray(SLOT))  # the slots' memory is had now
+    events = []
+    submit, wait = device.submit_copy, device.wait
+    device.submit_copy = lambda *args: events.append("submit") or submit(*args)
+    device.wait = lambda value, timeout=None: events.append("wait") or wait(value, timeout)
+    getattr(device, verb)(buffer, 0, bytearray(4 * SLOT))
+    # Each submit is preceded by the wait for its own slot, which has long been free.
+    assert events[:8] == ["wait", "submit"] * 4
+
+
+@pytest.mark.row("HCQ-17")
+def test_a_host_view_is_written_directly_when_nothing_runs(device):
+    buffer = device.allocate(4096)
+    before = device.timeline.submitted
+    assert round_trip(device, buffer, b"abc", 7) == b"abc"
+    assert device.timeline.submitted == before
+    assert bytes(buffer.view()[7:10]) == b"abc"
+
+
+@pytest.mark.row("HCQ-20")
+@pytest.mark.parametrize("shift", [1, 16, 1000, 5000, -1, -16, -5000])
+def test_overlapping_copies_behave_like_memmove(device, shift):
+    data = bytearray(os.urandom(16384))
+    buffer = device.allocate(16384, cpu_access=False)
+    device.copy_in(buffer, 0, data)
+    source = 6000
+    device.wait(device.copy(buffer.address + source + shift, buffer.address + source, 4000))
+    data[source + shift : source + shift + 4000] = data[source : source + 4000]
+    back = bytearray(16384)
+    device.copy_out(buffer, 0, back)
+    assert back == data
+
+
+@pytest.mark.row("AMD-12")
+@pytest.mark.parametrize("size", [(4 << 20) - 1, 4 << 20, (4 << 20) + 1])
+def test_device_copies_around_four_mebibytes(device, size):
+    one, two = (device.allocate(size, cpu_access=False) for _ in range(2))
+    data = os.urandom(1 << 20) * 5
+    device.copy_in(one, 0, data[:size])
+    device.copy(two.address, one.address, size)
+    back = bytearray(size)
+    device.copy_out(two, 0, back)
+    assert bytes(back) == data[:size]
+
+
+@pytest.mark.row("AMD-12")
+def test_fill_leaves_the_neighbours_alone(device):
+    buffer = device.allocate(64, zero=True)
+    device.submit(device.queue("copy").fill(buffer.address + 3, 0xEE, 7))
+    back = bytearray(16)
+    device.copy_out(buffer, 0, back)
+    assert back.hex() == "000000" + "ee" * 7 + "00" * 6
+
+
+@pytest.mark.row("AMD-05")
+def test_without_visible_vram_staging_is_used(machine):
+    machine(large_bar=False)
+    device = amd.open(0)
+    buffer = device.allocate(5000)
+    assert buffer.region is None
+    data = os.urandom(5000)
+    assert round_trip(device, buffer, data) == data
+    device.close()
+
+
+@pytest.mark.row("AMD-05")
+@pytest.mark.refusal
+def test_a_demanded_view_without_visible_vram_points_at_resizable_bar(machine):
+    machine(large_bar=False)
+    device = amd.open(0)
+    with pytest.raises(OutOfMemory, match="no VRAM that the CPU can address") as caught:
+        device.allocate(4096, cpu_access=True)
+    assert "resizable BAR" in caught.value.hint
+    device.close()
+
+
+@pytest.mark.row("AMD-05")
+def test_gpu_addresses_are_host_addresses(device):
+    buffer = device.allocate(8192, host=True)
+    assert buffer.region.address == buffer.address
+    assert buffer.address % 4096 == 0
+
+
+@pytest.mark.row("AMD-05")
+def test_user_pages_are_seen_by_the_copy_engine(device):
+    import mmap
+
+    from cffi import FFI
+
+    pages = mmap.mmap(-1, 8192)
+    pages[:4] = b"user"
+    address = int(FFI().cast("uintptr_t", FFI().from_buffer(pages)))
+    adopted = device.adopt(address, 8192)
+    assert adopted.address == address
+    target = device.allocate(4, cpu_access=False)
+    device.copy(target.address, adopted.address, 4)
+    back = bytearray(4)
+    device.copy_out(target, 0, back)
+    assert bytes(back) == b"user"
+    device.free(adopted)
+    device.synchronize()
+
+
+@pytest.mark.row("AMD-05")
+def test_host_writes_to_vram_are_flushed_before_each_submission(device):
+    flushes = []
+    device.hdp.flush = lambda: flushes.append(device.timeline.submitted)
+    device.allocate(4096)
+    value = device.submit(device.queue("compute").barrier())
+    assert flushes == [value - 1]
+
+
+@pytest.mark.refusal
+@pytest.mark.row("HCQ-03")
+def test_copies_outside_a_buffer_are_refused(device):
+    buffer = device.allocate(16, name="small")
+    with pytest.raises(BufferUseError, match="outside buffer small"):
+        device.copy_in(buffer, 10, bytes(7))
+    with pytest.raises(BufferUseError, match="outside buffer small"):
+        device.copy_out(buffer, -1, bytearray(1))
+
+
+def test_zero_fills_memory_that_the_host_cannot_address(device):
+    buffer = device.allocate(3000, cpu_access=False, zero=True)
+    back = bytearray(b"x" * 3000)
+    device.copy_out(buffer, 0, back)
+    assert back == bytes(3000)
+
+
+@pytest.mark.row("HCQ-23")
+def test_results_are_seen_by_the_copy_engine_and_the_host(device, add, words):
+    program, out, a, b = add
+    far = device.allocate(256, cpu_access=False)
+    args = [out.address, a.address, b.address, 1]
+    for k in range(20):
+        args[3] = k
+        device.launch(program, args, (1, 1, 1), (64, 1, 1))
+        device.copy(far.address, out.address, 256)
+        assert words(device, far, 2) == [5 + k, 6 + k]
+
+
+@pytest.mark.row("HCQ-22")
+@pytest.mark.refusal
+def test_freeing_twice_or_elsewhere_is_refused(device):
+    buffer = device.allocate(64, name="once")
+    device.free(buffer)
+    with pytest.raises(BufferUseError, match="once is not one of AMD:0's, or was freed"):
+        device.free(buffer)
+
+
+def test_memory_is_not_given_back_while_the_gpu_may_use_it(device, compiled):
+    program = device.load(compiled("spin"), "spin")
+    flag = device.allocate(4, host=True, uncached=True, zero=True)
+    frees = device.stats.frees
+    device.launch(program, [flag.address], (1, 1, 1), (1, 1, 1))
+    other = device.allocate(4096)
+    device.free(other)
+    assert device.stats.frees == frees
+    flag.view()[0] = 1
+    device.synchronize()
+    assert device.stats.frees == frees + 1
+
+
+@pytest.mark.refusal
+def test_running_out_names_what_was_asked_and_what_lives(machine):
+    machine(vram=256 << 20)
+    device = amd.open(0)
+    with pytest.raises(OutOfMemory, match="536870912 bytes of VRAM cannot be had") as caught:
+        device.allocate(512 << 20)
+    assert caught.value.device == "AMD:0"
+    assert caught.value.facts["asked"] == 512 << 20
+    assert caught.value.facts["live"] == device.stats.live > 0
+    device.close()
+
+
+def test_memory_waiting_to_be_freed_is_waited_for_before_running_out(machine, compiled):
+    machine(vram=256 << 20)
+    device = amd.open(0)
+    big = device.allocate(120 << 20, cpu_access=False)
+    device.submit(device.queue("copy").fill(big.address, 1, 120 << 20))
+    device.free(big)
+    assert device.allocate(120 << 20).size == 120 << 20
+    device.close()
