@@ -95,6 +95,15 @@ class Builder:
         mask = self.strides.mask(e)
         return tuple(p if mask >> a & 1 else 0 for a, p in enumerate(point))
 
+    def step(self, a: int) -> int:
+        """How far apart the unrolled positions of an axis are."""
+        return self.plan.splits[a].threads * (self.lanes if a == self.vector_bit else 1)
+
+    def level(self, e: Expr) -> int:
+        """The outermost loop level in which everything that e depends on is known."""
+        mask = self.strides.mask(e)
+        return max((n for a, n in enumerate(self._axis_level) if mask >> a & 1), default=0)
+
     # The tile
 
     def place(self, tile: Value) -> None:
@@ -136,11 +145,11 @@ class Builder:
         points = list(product(*loops))
         if self.plan.inner is not None:
             reduction.write(self, points)
-        for point in points:
-            ready = [self._prepared(store, point) for store in self.kernel.stores]
-            for store, (address, value, valid) in zip(self.kernel.stores, ready, strict=True):
-                dtype = self.kernel.arguments[store.argument].dtype
-                memory.store(self, address, value, valid, dtype)
+        # All loads before the first store: they may overlap on the device.
+        ready = [(s, self._prepared(s, p)) for p in points for s in self.kernel.stores]
+        for store, (pointers, value, valid) in ready:
+            dtype = self.kernel.arguments[store.argument].dtype
+            memory.store(self, pointers, value, valid, dtype)
 
     def _prepared(self, store: Store, point: Point) -> tuple[list[str], Value, Value | None]:
         value = self.evaluate(store.value, point)
@@ -194,9 +203,8 @@ class Builder:
     def axis_value(self, a: int, point: Point, lanes: int) -> Value:
         """The index along an axis at a point: a vector along the vector axis if lanes > 1."""
         lanes = lanes if a == self.vector_bit else 1
-        split = self.plan.splits[a]
         out = self.out(self._axis_level[a])
-        offset = point[a] * split.threads * (self.lanes if a == self.vector_bit else 1)
+        offset = point[a] * self.step(a)
         value = self.positions[a]
         if offset:
             value = out.binary("add nuw nsw", value, self.index(offset))
@@ -242,7 +250,7 @@ class Builder:
         if not mask >> self.vector_bit & 1:
             lanes = 1
         key = (id(e), lanes, *(p for a, p in enumerate(point) if mask >> a & 1))
-        level = max((self._axis_level[a] for a in range(len(point)) if mask >> a & 1), default=0)
+        level = self.level(e)
         memo = self.levels[level][1]
         found = memo.get(key)
         if found is None:

@@ -23,14 +23,48 @@ def load(b: "Builder", e: Expr, point: "Point", lanes: int, level: int) -> Value
     zero = literal(value_type(argument.dtype), 0)
     if argument.count == 0:
         return zero
+    if len(e.src) == 1 and (lanes == 1 or is_contiguous(b, e.arg, e.src[0], lanes)):
+        value = _read(b, out, e.arg, element_pointer(b, e.arg, e.src[0], point), lanes)
+        return number.from_memory(out, value, argument.dtype)
     valid = b.evaluate(e.src[1], point, lanes) if len(e.src) > 1 else None
     if lanes == 1:
         index = b.evaluate(e.src[0], point, 1)
         return _scalar(b, out, e.arg, index, valid)
-    stride = b.strides.stride(e.src[0], b.vector_bit)
-    if stride == 1 and argument.count >= lanes:
+    if is_contiguous(b, e.arg, e.src[0], lanes):
         return _contiguous(b, out, e, b.evaluate(e.src[0], point, 1), valid)
     return _gathered(b, out, e, b.evaluate(e.src[0], point, lanes), valid)
+
+
+def is_contiguous(b: "Builder", argument: int, index: Expr, lanes: int) -> bool:
+    """Whether the lanes of an access lie side by side."""
+    stride = b.strides.stride(index, b.vector_bit)
+    return stride == 1 and b.kernel.arguments[argument].count >= lanes
+
+
+def element_pointer(b: "Builder", argument: int, index: Expr, point: "Point") -> str:
+    """A pointer to the element at an index (of the first lane).
+
+    Unrolled positions become constant distances from the first position's pointer.
+    """
+    distance, first = 0, list(b.project(index, point))
+    for a, position in enumerate(first):
+        stride = b.strides.stride(index, a) if position else None
+        if stride is not None:
+            distance += stride * position * b.step(a)
+            first[a] = 0
+    level = b.level(index)
+    out = b.out(level)
+    key = ("pointer", argument, id(index), b.lanes, *first)
+    found = b.levels[level][1].get(key)
+    if found is None:
+        start = b.evaluate(index, tuple(first), 1)
+        text = b.target.address(b, out, argument, start)
+        found = b.levels[level][1][key] = Value(*text.rsplit(" ", 1))
+    if not distance:
+        return str(found)
+    size = distance * b.kernel.arguments[argument].dtype.itemsize
+    code = f"getelementptr inbounds i8, {found}, i64 {size}"
+    return str(b.function.add(out.region, found.element, 1, code))
 
 
 def _scalar(
@@ -107,9 +141,8 @@ def lane(out: Operations, value: Value, i: int) -> Value:
 
 def addresses(b: "Builder", argument: int, index: Expr, point: "Point", lanes: int) -> list[str]:
     """Where a store goes: one pointer if the lanes are contiguous, else one per lane."""
-    out = b.out()
-    if lanes == 1 or b.strides.stride(index, b.vector_bit) == 1:
-        return [b.target.address(b, out, argument, b.evaluate(index, point, 1))]
+    if lanes == 1 or is_contiguous(b, argument, index, lanes):
+        return [element_pointer(b, argument, index, point)]
     indexes = b.evaluate(index, point, lanes)
     out = b.out()
     return [b.target.address(b, out, argument, lane(out, indexes, i)) for i in range(lanes)]
