@@ -78,7 +78,7 @@ class NumpyValue(Value):
 
     def spread(self) -> Array:
         """The data with one element per lane."""
-        return np.broadcast_to(self.data, (self.width,))
+        return np.repeat(self.data, self.width) if self.is_uniform else self.data
 
     def binary(self, operation: str, other: Value) -> NumpyValue:
         if self.type.kind == "f" and operation not in FLOAT_BINARY:

@@ -93,6 +93,15 @@ vector("v_qsad_pk_u16_u8", U64, U32, U64, to=U64)(_four_windows(masked=False))
 vector("v_mqsad_pk_u16_u8", U64, U32, U64, to=U64)(_four_windows(masked=True))
 
 
+@vector("v_mqsad_u32_u8", U64, U32, 4, to=4)
+def v_mqsad_u32_u8(a: Value, b: Value, c: tuple[Value, ...]) -> tuple[Value, ...]:
+    windows = [(a >> (8 * position)).to(U32) for position in range(4)]
+    return tuple(
+        _byte_differences(window, b, masked=True) + base
+        for window, base in zip(windows, c, strict=True)
+    )
+
+
 @vector("v_lerp_u8", U32, U32, U32, to=U32)
 def v_lerp_u8(a: Value, b: Value, c: Value) -> Value:
     result = constant(a, U32, 0)

@@ -165,14 +165,18 @@ def _fill_scalars(
 
 
 def run_group(
-    memory: GpuMemory, waves: Sequence[Wave], stop: Callable[[], bool] = lambda: False
+    memory: GpuMemory,
+    waves: Sequence[Wave],
+    stop: Callable[[], bool] = lambda: False,
+    code: dict[int, Instruction] | None = None,
 ) -> int:
     """Run a work-group to its end; the number of instructions executed.
 
+    code keeps decoded instructions by address; groups of one dispatch may share it.
     PageFault and SimFault name what a wave did wrong, with the instruction's address as the
     fact `pc`; Stopped when stop() said so.
     """
-    code: dict[int, Instruction] = {}
+    code = {} if code is None else code
     while not all(wave.is_ended for wave in waves):
         for wave in waves:
             while not (wave.is_ended or wave.at_barrier):

@@ -136,6 +136,7 @@ def test_vector_add(bench):
     assert got[45:].tolist() == [0.0] * 19
 
 
+@pytest.mark.row("SIM-04")
 def test_waves_exchange_through_lds_at_a_barrier(bench):
     first, second = bench.run(EXCHANGE, (64, 1, 1), rsrc2=1 << 15)
     assert first.vgprs[2].tolist() == list(range(32, 64))
@@ -217,6 +218,7 @@ def test_code_outside_executable_pages_faults(bench):
         run_group(bench.memory, waves)
 
 
+@pytest.mark.row("SIM-03")
 @pytest.mark.refusal
 def test_an_instruction_without_meaning_is_refused_by_name(bench):
     with pytest.raises(SimFault, match="instruction s_trap is not simulated") as caught:

@@ -132,6 +132,7 @@ def matrices():
     return a, b, row * column % 3
 
 
+@pytest.mark.row("SIM-04")
 @pytest.mark.parametrize("line", lines("matrix.txt"))
 def test_matrix_product(line):
     left, right = line.split("->")

@@ -178,6 +178,7 @@ def check_atomic(line, name):
 CHECKS = {"load": check_load, "store": check_store, "atomic": check_atomic}
 
 
+@pytest.mark.row("SIM-04")
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_known_answers_of(name):
     for line in CASES[name]:
