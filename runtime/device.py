@@ -119,10 +119,12 @@ class Registry:
         """What is open, in the order of opening."""
         return list(self._opened.values())
 
-    def close_all(self, seconds: float = EXIT_SECONDS) -> None:
-        """Drain and close every device, last opened first, within about `seconds`.
+    def close_all(self, seconds: float = EXIT_SECONDS, *, at_exit: bool = False) -> None:
+        """Drain and close every device, last opened first, waiting at most `seconds` in all.
 
         Failed ones are not waited for; errors are logged. Buffers on them are over.
+        at_exit: devices that failed or did not finish are left to the kernel, which
+        may take seconds to stop them.
         """
         limit = time.monotonic() + seconds
         with self._lock:
@@ -131,7 +133,9 @@ class Registry:
             self._known.clear()
             self._default = None
         for device in reversed(devices):
-            _close(device, max(limit - time.monotonic(), 0.05))
+            is_idle = _drain(device, max(limit - time.monotonic(), 0.05))
+            if is_idle or not at_exit:
+                _close(device)
 
     def ban_all(self, reason: str) -> None:
         """Every device that is open becomes unusable here, and is not torn down."""
@@ -236,7 +240,7 @@ class Registry:
 
     def _at_exit(self, process: int) -> None:
         if os.getpid() == process:
-            self.close_all()
+            self.close_all(at_exit=True)
 
 
 def _is_present(ways: tuple[Way, ...]) -> bool:
@@ -288,12 +292,19 @@ def _are(count: int, name: str) -> str:
     return f"is 1 {name} device" if count == 1 else f"are {count} {name} devices"
 
 
-def _close(device: OpenedDevice, seconds: float) -> None:
+def _drain(device: OpenedDevice, seconds: float) -> bool:
+    """Wait for a device that works; whether nothing runs on it any more."""
     try:
-        if device.health() == "ok":
-            device.synchronize(timeout=seconds)
+        if device.health() != "ok":
+            return False
+        device.synchronize(timeout=seconds)
     except HcqError as error:
         LOGGER.warning("%s did not finish before it was closed: %s", device.name, error)
+        return False
+    return True
+
+
+def _close(device: OpenedDevice) -> None:
     try:
         device.close()
     except (HcqError, OSError) as error:

@@ -290,6 +290,14 @@ def test_failed_device_is_not_waited_for(fake, fake_backend, monkeypatch):
 
 
 @pytest.mark.row("REG-15")
+def test_failed_device_is_skipped_at_exit(fake, fake_backend, monkeypatch):
+    monkeypatch.setattr(fake_backend, "health", lambda self: "reset-device")
+    backend = fake()
+    Device.close_all(at_exit=True)
+    assert not backend.is_closed
+
+
+@pytest.mark.row("REG-15")
 def test_errors_while_closing_are_logged(fake, fake_backend, monkeypatch, caplog):
     def hang(self, timeout=None):
         assert timeout is not None
