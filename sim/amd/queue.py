@@ -105,6 +105,11 @@ class Queue:
             self.halted = True
             self.gpu.queue_error(self, f"{where}: {fault}")
             return True
+        except Exception as error:
+            # A bug of the simulator's own must not leave the program waiting for ever.
+            self.halted = True
+            self.gpu.queue_error(self, f"{where}: the simulator failed: {error!r}", "simulator")
+            return True
         return done
 
     def length(self, frame: Frame) -> int:

@@ -12,7 +12,8 @@ def mappings(start, size):
             span, permissions = line.split()[:2]
             low, high = (int(part, 16) for part in span.split("-"))
             if low < start + size and high > start:
-                found.append((max(low, start) - start, min(high, start + size) - start, permissions))
+                inside = max(low, start) - start, min(high, start + size) - start
+                found.append((*inside, permissions))
     return found
 
 

@@ -89,6 +89,20 @@ def test_no_groups_run_nothing(compute):
     assert s.host.gpus[0].executor is None
 
 
+@pytest.mark.row("SIM-11")
+@pytest.mark.parametrize("seed", [None, 1])
+def test_a_bug_of_the_simulator_reaches_the_host_too(compute, seed):
+    class Broken(Recorder):
+        def run(self, dispatch, stop):
+            raise ZeroDivisionError("oh")
+
+    s = compute(executor=Broken, seed=seed)
+    event = s.c.event(s.c.event_page(), kfd.EVENT_HW_EXCEPTION)
+    s.queue.submit(*dispatch(0x1000))
+    assert s.c.wait_events(event)[0] == kfd.WAIT_RESULT_COMPLETE
+    assert "the simulator failed: ZeroDivisionError('oh')" in s.host.faults[0].text
+
+
 def test_counters_of_the_machine(compute):
     s = compute(executor=Recorder)
     s.queue.submit(*dispatch(0x1000))
