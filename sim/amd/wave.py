@@ -16,13 +16,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from hcq.errors import SimFault
 from sim.amd.rdna import interpret
 from sim.amd.rdna.kernels import Kernel, Kernels, explain
 from sim.amd.rdna.launch import (
-    Lanes, LaunchRecord, ThreadRecord, starting_lanes, vector_registers,
+    Lanes, LaunchRecord, ThreadRecord, scratch_bytes, starting_lanes, vector_registers,
 )  # fmt: skip
 from sim.isa import state
 from sim.isa.jit import Jit
@@ -31,6 +32,8 @@ from sim.memory import GpuMemory, PageFault
 
 FIRST_SLICE = 8  # work-groups before the clock is looked at
 SLICE_SECONDS = 0.005  # how long native code may run before Python looks at `stop`
+LONGEST_SLICE = 1 << 16  # work-groups
+POLL_SECONDS = 0.0002  # between looks at `stop` while helpers finish
 HELPER_SECONDS = 0.0003  # work left that is worth waking a helper thread
 
 ACCESS = {state.READ: "read", state.WRITE: "write", state.EXECUTE: "execute"}
@@ -100,6 +103,7 @@ class Executor:
         self._kernels = Kernels(memory, self.jit)
         self._libraries: dict[int, tuple[Library, Any]] = {}
         self._lanes: dict[tuple[tuple[int, int, int], int], Lanes] = {}
+        self._launch = LaunchRecord()
         self._records = [ThreadRecord(number) for number in range(max(1, threads))]
         self._pool: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
@@ -126,6 +130,10 @@ class Executor:
     def kernels(self) -> Kernels:
         """The translated kernels."""
         return self._kernels
+
+    def launch_record(self) -> LaunchRecord:
+        """The record that all threads share: one dispatch runs at a time."""
+        return self._launch
 
     def records(self) -> list[ThreadRecord]:
         """One record per thread; the caller's is the first."""
@@ -158,8 +166,7 @@ class Executor:
 
     def _interpret(self, dispatch: Dispatch, stop: Callable[[], bool]) -> None:
         x, y, z = dispatch.groups
-        waves: list[interpret.Wave] = []
-        size = LaunchRecord(dispatch, self.lanes(dispatch.threads, dispatch.wave_size)).scratch_size
+        size = scratch_bytes(dispatch)
         count = self.lanes(dispatch.threads, dispatch.wave_size).count
         scratch = [dispatch.scratch_base + number * size for number in range(count)]
         try:
@@ -169,11 +176,16 @@ class Executor:
                 self.counters["waves"] += len(waves)
                 self.counters["instructions"] += interpret.run_group(self.memory, waves, stop)
         except PageFault as fault:
-            raise WaveFault("memory", fault.address, fault.access, 0, str(fault)) from fault
+            raise WaveFault("memory", fault.address, fault.access, _pc(fault), str(fault)) from None
         except interpret.Stopped as stopped:
-            raise WaveFault("aborted", 0, "", 0, str(stopped)) from stopped
+            raise WaveFault("aborted", dispatch.code, "", _pc(stopped), str(stopped)) from None
         except SimFault as fault:
-            raise WaveFault("illegal", 0, "execute", 0, str(fault)) from fault
+            raise WaveFault("illegal", _pc(fault), "execute", _pc(fault), str(fault)) from None
+
+
+def _pc(fault: SimFault) -> int:
+    """Where a wave was, as the interpreter noted it."""
+    return int(str(fault.facts.get("pc", "0")), 16)
 
 
 class _Run:
@@ -184,7 +196,8 @@ class _Run:
         self._dispatch = dispatch
         self._stop = stop
         self._lanes = executor.lanes(dispatch.threads, dispatch.wave_size)
-        self._launch = LaunchRecord(dispatch, self._lanes)
+        self._launch = executor.launch_record()
+        self._launch.prepare(dispatch, self._lanes)
         self._library, self._call = executor.library(dispatch.wave_size)
         self._kernel = self._find_kernel()
         self._faulted: list[ThreadRecord] = []
@@ -232,11 +245,9 @@ class _Run:
             )  # fmt: skip
 
     def _translate(self) -> None:
-        full = (1 << self._dispatch.wave_size) - 1
-        kinds = {int(mask) == full for mask in self._lanes.masks}
         kernels = self._executor.kernels()
         for kind, at in ((True, state.FULL_CODE), (False, state.PART_CODE)):
-            if kind in kinds:
+            if kind in self._lanes.kinds:
                 self._launch.set(at, kernels.function(self._kernel, full=kind))
 
     def _prepare(self, record: ThreadRecord) -> None:
@@ -255,26 +266,27 @@ class _Run:
         self, records: list[ThreadRecord], used: list[ThreadRecord], helpers: list[Future[None]]
     ) -> None:
         """The calling thread's part: it also asks `stop` and wakes helpers."""
-        started = time.perf_counter()
+        started = now = time.perf_counter()
         groups = FIRST_SLICE
         while self._step(records[0], groups):
             if self._stop():
                 self._abort()
                 return
+            before, now = now, time.perf_counter()
+            if now - before < SLICE_SECONDS:
+                groups = min(2 * groups, LONGEST_SLICE)
             taken = max(1, min(self._launch.get(state.NEXT_GROUP), self._launch.total))
-            each = (time.perf_counter() - started) / taken
-            left = (self._launch.total - taken) * each
+            left = (self._launch.total - taken) * (now - started) / taken
             while left > HELPER_SECONDS and len(used) < len(records):
                 record = records[len(used)]
                 self._prepare(record)
                 used.append(record)
-                helpers.append(self._executor.helper(lambda record=record: self._helper(record)))
-            groups = max(1, int(SLICE_SECONDS / max(each, 1e-7)))
+                helpers.append(self._executor.helper(partial(self._helper, record)))
         while not all(helper.done() for helper in helpers):
             if self._stop():
                 self._abort()
                 return
-            time.sleep(0.0005)
+            time.sleep(POLL_SECONDS)
 
     def _helper(self, record: ThreadRecord) -> None:
         while self._step(record, 1 << 30):
@@ -302,7 +314,7 @@ class _Run:
 
     def _add_code(self, record: ThreadRecord) -> bool:
         """A computed branch went to code that is not translated yet."""
-        target = record.wave_word(self._launch, state.JUMP)
+        target = record.wave_word(state.JUMP)
         with self._retranslate:
             try:
                 self._executor.memory.check(target, 4, "execute")
@@ -312,7 +324,7 @@ class _Run:
                 )
                 self._launch.set(state.STOP, 1)
                 return False
-            self._executor.kernels().add_target(self._kernel, target)
+            self._kernel = self._executor.kernels().add_target(self._kernel, target)
             self._translate()
         return True
 
@@ -331,6 +343,8 @@ class _Run:
         )
 
     def _why(self, offset: int, pc: int) -> str:
-        words = ctypes.string_at(pc, 4) if self._executor.memory.is_mapped(pc, 4) else b""
-        text = explain(self._kernel, offset, lambda at: f"no instruction at {at:#x}")
-        return f"illegal instruction at {pc:#x}, word {words[::-1].hex()}: {text}"
+        try:
+            interpret.fetch(self._executor.memory, pc, self._dispatch.wave_size)
+        except SimFault as problem:
+            return str(problem)
+        return f"at {pc:#x}: {explain(self._kernel, offset)}"

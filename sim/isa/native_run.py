@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from sim.isa import state
 
-BUDGET = 20_000  # backward branches in one turn of a wave
+BUDGET = 1000  # backward branches in one turn of a wave
 
 
 def run_function(width: int) -> str:

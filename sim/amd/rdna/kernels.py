@@ -9,8 +9,8 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from hcq.errors import SimFault
 from sim.amd.rdna.cfg import CodeReader, Program, discover
@@ -36,13 +36,13 @@ class Kernel:
         """Instructions in the code."""
         return sum(len(block.instructions) for block in self.program.blocks.values())
 
-    @property
+    @cached_property
     def problems(self) -> dict[int, SimFault]:
         """Where control flow ends in nothing that can be executed, and why."""
         blocks = self.program.blocks.values()
         return {block.end: block.problem for block in blocks if block.problem is not None}
 
-    @property
+    @cached_property
     def vector_count(self) -> int:
         """One more than the highest VGPR named."""
         highest = 0
@@ -80,13 +80,14 @@ class Kernels:
                 found = kernel.functions[full] = self._translated(kernel, full)
             return found
 
-    def add_target(self, kernel: Kernel, address: int) -> None:
-        """Translate a kernel again with one more target of computed branches."""
+    def add_target(self, kernel: Kernel, address: int) -> Kernel:
+        """A kernel decoded again with one more target of computed branches."""
         with self._lock:
             kernel.targets.add(address - kernel.entry)
             fresh = self._decoded(kernel.entry, kernel.wave_size, kernel.targets)
-            kernel.program, kernel.code, kernel.low = fresh.program, fresh.code, fresh.low
-            kernel.functions.clear()
+            fresh.targets = kernel.targets
+            self._known[kernel.entry, kernel.wave_size] = fresh
+            return fresh
 
     def _is_current(self, kernel: Kernel) -> bool:
         if kernel.problems:
@@ -118,9 +119,8 @@ class Kernels:
         return self._jit.load(key, text, [name])[0]
 
 
-def explain(kernel: Kernel, offset: int, reread: Callable[[int], str]) -> str:
+def explain(kernel: Kernel, offset: int) -> str:
     """Why a wave cannot go on at `offset`: asked of the translator, which met it first."""
     translator = Translator(kernel.program, kernel.wave_size, full=False)
     translator.text("explained")
-    problem = translator.problems.get(offset)
-    return reread(offset) if problem is None else str(problem)
+    return str(translator.problems.get(offset, "the instruction is not simulated"))

@@ -6,7 +6,9 @@ reference (COMPUTE_PGM_RSRC1, COMPUTE_PGM_RSRC2, COMPUTE_TMPRING_SIZE).
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +26,10 @@ TMPRING_SIZE = Layout("COMPUTE_TMPRING_SIZE", 32, {"wavesize": (26, 12), "waves"
 VGPR_GRANULE = {32: 8, 64: 4}
 SCRATCH_GRANULE = 256  # bytes of TMPRING_SIZE.WAVESIZE
 LDS_LIMIT = 65536
+SCALAR_COUNT = 16  # user words at most
+SCALARS = struct.Struct(f"<{SCALAR_COUNT}I")
+LAUNCH = struct.Struct("<16Q")  # the launch record
+U64 = struct.Struct("<Q")
 NOWHERE = 130  # a word of the wave record that is cleared after the registers are filled
 
 
@@ -56,9 +62,15 @@ def vector_registers(shape: Shape) -> int:
     return granules * VGPR_GRANULE[shape.wave_size]
 
 
-def lds_bytes(shape: Shape) -> int:
-    """Bytes of LDS that the launch allocates for each work-group."""
-    return RSRC2.unpack(shape.rsrc2)["lds_size"] * LDS_GRANULE
+@cache
+def lds_bytes(rsrc2: int) -> int:
+    """Bytes of LDS that a launch allocates for each work-group."""
+    return min(RSRC2.unpack(rsrc2)["lds_size"] * LDS_GRANULE, LDS_LIMIT)
+
+
+def scratch_bytes(shape: Shape) -> int:
+    """Bytes of scratch that a launch has for each wave."""
+    return TMPRING_SIZE.unpack(shape.tmpring_size)["wavesize"] * SCRATCH_GRANULE
 
 
 @dataclass(frozen=True)
@@ -67,6 +79,7 @@ class Lanes:
 
     ids: np.ndarray[Any, np.dtype[np.uint32]]  # (waves, wave size), 64-byte aligned
     masks: np.ndarray[Any, np.dtype[np.uint64]]  # (waves,)
+    kinds: frozenset[bool]  # of the waves there are: with all lanes (True), with fewer (False)
 
     @property
     def count(self) -> int:
@@ -83,66 +96,77 @@ def starting_lanes(threads: tuple[int, int, int], wave_size: int) -> Lanes:
     item = np.arange(count * wave_size, dtype=np.uint32)
     packed = item % x | item // x % y << 10 | item // (x * y) << 20
     ids[:] = packed.reshape(count, wave_size)
-    left = np.clip(total - np.arange(count) * wave_size, 0, wave_size)
-    masks = np.array([(1 << int(lanes)) - 1 for lanes in left], dtype=np.uint64)
-    return Lanes(ids, masks)
+    left = [min(wave_size, total - first) for first in range(0, total, wave_size)]
+    masks = np.array([(1 << lanes) - 1 for lanes in left], dtype=np.uint64)
+    return Lanes(ids, masks, frozenset(lanes == wave_size for lanes in left))
 
 
-class LaunchRecord:
-    """The record that all threads of one launch share."""
+class Record:
+    """Native memory that is read and written as u64 fields."""
 
-    def __init__(self, shape: Shape, lanes: Lanes) -> None:
-        self._data = aligned(state.LAUNCH_SIZE)
-        self._words = self._data.view(np.uint64)
-        self._template = aligned(512).view(np.uint32)
-        self._lanes = lanes
-        self.address = int(self._data.ctypes.data)
-        self.vectors = vector_registers(shape)
-        self.stride = align(state.VECTORS + self.vectors * shape.wave_size * 4, 64)
-        x, y, z = shape.groups
-        self.total = x * y * z
-        ring = TMPRING_SIZE.unpack(shape.tmpring_size)
-        self.scratch_size = ring["wavesize"] * SCRATCH_GRANULE
-        self.set(state.GROUP_COUNT, self.total)
-        self.set(state.GROUPS_X, max(x, 1))
-        self.set(state.GROUPS_Y, max(y, 1))
-        self.set(state.WAVES, lanes.count)
-        self.set(state.WAVE_STRIDE, self.stride)
-        self.set(state.TEMPLATE, int(self._template.ctypes.data))
-        self.set(state.IDS, int(lanes.ids.ctypes.data))
-        self.set(state.MASKS, int(lanes.masks.ctypes.data))
-        self.set(state.SCRATCH_SIZE, self.scratch_size)
-        self._fill_scalars(shape)
+    def __init__(self, size: int) -> None:
+        data = aligned(size)
+        self.address = int(data.ctypes.data)
+        self.view = memoryview(data)
 
     def set(self, offset: int, value: int) -> None:
-        """Write one u64 field."""
-        self._words[offset // 8] = value
+        """Write one field."""
+        U64.pack_into(self.view, offset, value)
 
     def get(self, offset: int) -> int:
-        """Read one u64 field."""
-        return int(self._words[offset // 8])
-
-    def _fill_scalars(self, shape: Shape) -> None:
-        fields = RSRC2.unpack(shape.rsrc2)
-        at = fields["user_sgpr"]
-        given = shape.user_data[:at]
-        self._template[: len(given)] = given
-        for axis, name in enumerate(("tgid_x_en", "tgid_y_en", "tgid_z_en")):
-            self.set(state.GROUP_ID_AT + 8 * axis, at if fields[name] else NOWHERE)
-            at += fields[name]
+        """Read one field."""
+        return int(U64.unpack_from(self.view, offset)[0])
 
 
-class ThreadRecord:
+class LaunchRecord(Record):
+    """The record that all threads of one launch share; used again for the next one."""
+
+    def __init__(self) -> None:
+        super().__init__(state.LAUNCH_SIZE)
+        self._template = Record(512)
+        self.stride = 0
+        self.total = 0
+        self.scratch_size = 0
+
+    def prepare(self, shape: Shape, lanes: Lanes) -> None:
+        """Describe a launch: no group taken yet, code addresses not known yet."""
+        size = state.VECTORS + vector_registers(shape) * shape.wave_size * 4
+        self.stride = align(size, 64)
+        x, y, z = shape.groups
+        self.total = x * y * z
+        self.scratch_size = scratch_bytes(shape)
+        user, places = scalar_places(shape.rsrc2)
+        given = shape.user_data[:user]
+        SCALARS.pack_into(self._template.view, 0, *given, *(0,) * (SCALAR_COUNT - len(given)))
+        LAUNCH.pack_into(
+            self.view, 0, 0, 0, self.total, x, y, lanes.count, self.stride,
+            self._template.address, int(lanes.ids.ctypes.data), int(lanes.masks.ctypes.data),
+            *places, 0, 0, self.scratch_size,
+        )  # fmt: skip
+
+
+@cache
+def scalar_places(rsrc2: int) -> tuple[int, tuple[int, ...]]:
+    """How many user words there are, and the scalar registers of the work-group ids."""
+    fields = RSRC2.unpack(rsrc2)
+    at = fields["user_sgpr"]
+    places = []
+    for name in ("tgid_x_en", "tgid_y_en", "tgid_z_en"):
+        places.append(at if fields[name] else NOWHERE)
+        at += fields[name]
+    return fields["user_sgpr"], tuple(places)
+
+
+class ThreadRecord(Record):
     """What one host thread needs to run work-groups: registers, LDS, counters."""
 
     def __init__(self, number: int) -> None:
+        super().__init__(state.THREAD_SIZE)
         self.number = number
-        self._data = aligned(state.THREAD_SIZE)
-        self._words = self._data.view(np.uint64)
-        self._lds = aligned(LDS_LIMIT)
-        self._waves = aligned(64)
-        self.address = int(self._data.ctypes.data)
-        self.set(state.LDS, int(self._lds.ctypes.data))
+        self._lds = Record(LDS_LIMIT)
+        self._waves = Record(64)
+        self._table: tuple[int, ...] = ()
+        self.set(state.LDS, self._lds.address)
         self.set(state.SHARED_APERTURE, SHARED_APERTURE)
         self.set(state.PRIVATE_APERTURE, PRIVATE_APERTURE)
 
@@ -150,33 +174,24 @@ class ThreadRecord:
         """Make ready for a launch; counters start at zero."""
         waves = launch.get(state.WAVES)
         size = launch.stride * waves
-        if len(self._waves) < size:
-            self._waves = aligned(size)
-        self.set(state.WAVES_AT, int(self._waves.ctypes.data))
+        if len(self._waves.view) < size:
+            self._waves = Record(size)
+        self.set(state.WAVES_AT, self._waves.address)
         self.set(state.LAUNCH, launch.address)
         self.set(state.TABLE, table)
-        self.set(state.LDS_SIZE, min(lds_bytes(shape), LDS_LIMIT))
+        self.set(state.LDS_SIZE, lds_bytes(shape.rsrc2))
         self.set(state.CODE, shape.code)
         self.set(state.SCRATCH, shape.scratch_base + self.number * waves * launch.scratch_size)
         for field in (state.INSTRUCTIONS, state.WAVE_COUNT, state.FAULT, state.ACTIVE):
             self.set(field, 0)
-        first = state.FUNCTIONS // 8
-        self._words[first : first + len(library.table)] = library.table
+        if self._table is not library.table:
+            self._table = library.table
+            for index, address in enumerate(library.table):
+                self.set(state.FUNCTIONS + 8 * index, address)
 
-    def set(self, offset: int, value: int) -> None:
-        """Write one u64 field."""
-        self._words[offset // 8] = value
-
-    def get(self, offset: int) -> int:
-        """Read one u64 field."""
-        return int(self._words[offset // 8])
-
-    def wave_word(self, launch: LaunchRecord, offset: int) -> int:
+    def wave_word(self, offset: int) -> int:
         """A u64 of the wave record that ran last."""
-        at = self.get(state.WAVE) - self.get(state.WAVES_AT) + offset
-        if not 0 <= at < len(self._waves):
-            raise IndexError(f"wave record {at} of a launch with stride {launch.stride}")
-        return int(self._waves[at : at + 8].view(np.uint64)[0])
+        return self._waves.get(self.get(state.WAVE) - self.get(state.WAVES_AT) + offset)
 
 
 def aligned(size: int) -> Bytes:

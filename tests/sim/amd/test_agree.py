@@ -26,7 +26,7 @@ from sim.memory import GpuMemory
 NULL = 124
 PROGRAMS = 1000
 PER_KERNEL = 25
-LENGTH = 8  # random instructions of one program
+LENGTH = 6  # random instructions of one program
 
 # v0 lane, v1 offset of the lane's row, v[2:3] its address; v4..v19 random; v20.. for results.
 FIRST_VGPR, VGPRS = 4, 16
@@ -309,7 +309,7 @@ class Assembly:
                 self.code += set_exec(pick.getrandbits(self.wave_size), self.wave_size)
             for _ in range(LENGTH):
                 self.code += writer.instruction()
-                if pick.random() < 0.25:
+                if pick.random() < 0.2:
                     mask = pick.choice([self.full, self.full, pick.getrandbits(self.wave_size)])
                     self.code += set_exec(mask, self.wave_size)
             self.code += self._store()
