@@ -39,6 +39,10 @@ class Injection:
         """Calls with this name or path."""
         self._plans.append(_Plan(errno, name=name, times=times))
 
+    def clear(self) -> None:
+        """Let every call pass from now on."""
+        self._plans.clear()
+
     def find(self, kind: str, detail: str) -> int | None:
         """The errno for this call, None when it may pass."""
         number = None

@@ -56,7 +56,8 @@ def test_no_rights_name_node_and_group_and_how_to_join(machine):
     sim = machine()
     sim.deny("/dev/kfd", errno.EACCES)
     group = sim.group("/dev/kfd")
-    with pytest.raises(DeviceOpenError, match=f"no rights on /dev/kfd: it belongs to group {group}") as e:
+    match = f"no rights on /dev/kfd: it belongs to group {group}"
+    with pytest.raises(DeviceOpenError, match=match) as e:
         amd.open(0)
     assert f"usermod -aG {group}" in e.value.hint
 
@@ -78,7 +79,7 @@ def test_a_group_without_a_name_is_its_number(monkeypatch, tmp_path):
 @pytest.mark.refusal
 def test_a_taken_address_space_says_who_may_have_it(machine):
     machine().refuse("KFD_ACQUIRE_VM", errno.EBUSY)
-    with pytest.raises(IoctlError, match="KFD_ACQUIRE_VM: .*busy") as caught:
+    with pytest.raises(IoctlError, match=r"KFD_ACQUIRE_VM: .*busy") as caught:
         amd.open(0)
     assert "another part of this process" in caught.value.hint
 
@@ -178,7 +179,7 @@ def test_no_free_descriptor_says_so(machine):
 @pytest.mark.refusal
 def test_a_refused_queue_names_every_size(machine):
     machine().refuse("KFD_CREATE_QUEUE", errno.EINVAL)
-    with pytest.raises(IoctlError, match="ring_size=0x100000 .*eop_buffer_size=0x1000") as caught:
+    with pytest.raises(IoctlError, match=r"ring_size=0x100000 .*eop_buffer_size=0x1000") as caught:
         amd.open(0)
     assert "ctx_save_restore_size=0x2bea000 ctl_stack_size=0xa000" in str(caught.value)
     assert caught.value.errno == errno.EINVAL
@@ -212,7 +213,7 @@ def test_every_failing_call_of_open_leaves_nothing_more_than_the_process_keeps(m
             amd.open(0).close()
         except (HcqError, OSError):
             failures += 1
-        sim._plans.clear()
+        sim.injection = type(sim.injection)()
         assert held(sim) == kept, f"call {nth}"
     assert failures > 40
     device = amd.open(0)
@@ -230,7 +231,7 @@ def test_a_first_open_that_fails_can_be_tried_again(machine):
         except (HcqError, OSError):
             continue
         finally:
-            sim._plans.clear()
+            sim.injection = type(sim.injection)()
     device = amd.open(0)
     device.synchronize()
     device.close()
