@@ -15,7 +15,7 @@ from hcq.errors import SimFault
 from sim.amd.rdna.dpp import shuffle
 from sim.amd.rdna.instruction import Instruction, Operand, inline_bits
 from sim.amd.rdna.semantics import Semantic, Token, lookup
-from sim.isa.value import F16, F32, U16, U32, U64, Type, Value, constant, lane_id, unballot, where
+from sim.isa.value import F16, F32, U16, U32, U64, Type, Value, lane_id, unballot, where
 
 # Upper halves of the addresses of LDS and scratch in the flat address space.
 # Source: Linux amdkfd kfd_flat_memory.c, apertures of GFX9 and later.
@@ -400,8 +400,3 @@ def _write_bits(
     registers.write(destination.kind, destination.index, value.to(U32), mask)
     if value.type.bits == 64:
         registers.write(destination.kind, destination.index + 1, (value >> 32).to(U32), mask)
-
-
-def uniform_mask(like: Value, bits: int) -> Value:
-    """Python bits as BOOL lanes, lane 0 in bit 0."""
-    return unballot(constant(like, U32 if like.width == 32 else U64, bits))

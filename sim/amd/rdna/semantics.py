@@ -43,6 +43,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 CATEGORIES = (
     "sop1", "sop2", "sopc", "vop1", "vop2", "vop3", "vopc", "convert", "transcendental", "divide",
     "lanes", "byte_ops", "half", "vop3p", "matrix",
+    "cube",
 )  # fmt: skip
 
 # Instructions that change nothing the simulator keeps: waits, hints, caches, messages.
