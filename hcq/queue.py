@@ -61,7 +61,7 @@ class Slot(_Arithmetic):
             )
 
     def _step(self, operation: str, constant: int) -> "Formula":
-        return Formula(self, ((operation, constant),))
+        return Formula(self)._step(operation, constant)
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,8 @@ class Formula(_Arithmetic):
         return value
 
     def _step(self, operation: str, constant: int) -> "Formula":
+        if (operation, constant) == ("+", 0):
+            return self
         return Formula(self.slot, (*self.steps, (operation, constant)))
 
 

@@ -264,6 +264,7 @@ class Device:
 
     def load(self, image: bytes, entry: str) -> Program:
         """Upload a code object; CodeObjectError before anything is, OutOfMemory for its needs."""
+        self._usable()
         code = parse(image, entry, self.arch)
         with self._lock:
             self._usable()
@@ -403,9 +404,9 @@ class Device:
     def wait(self, value: int, timeout: float | None = None) -> None:
         """Until the timeline passes a value: WaitTimeout after `timeout` seconds where given,
         GpuTimeout when the default limit passes without any progress."""
+        self._usable()
         if self.timeline.is_done(value):
             return
-        self._usable()
         if value > self.timeline.submitted:
             raise QueueError(
                 f"{self.name}: value {value} was never submitted",

@@ -11,7 +11,8 @@ def test_natural_layout_puts_pointers_first_then_aligned_scalars():
     # u8, u64, u16, f32
     layout = natural([1, 8, 2, 4], pointers=1)
     assert [a.offset for a in layout.arguments] == [0, 8, 16, 24, 28]
-    assert layout.pack([0x1122334455667788, 0xAB, 0x0102030405060708, 0xCDEF, 1.0]) == bytes.fromhex(
+    values = [0x1122334455667788, 0xAB, 0x0102030405060708, 0xCDEF, 1.0]
+    assert layout.pack(values) == bytes.fromhex(
         "8877665544332211" "ab00000000000000" "0807060504030201" "efcd0000" "0000803f"
     )
 

@@ -1,5 +1,6 @@
 """Address-range allocators against a model, and the ring of blocks in flight."""
 
+import itertools
 import random
 
 import pytest
@@ -66,7 +67,8 @@ def test_range_allocator_agrees_with_a_model(seed):
             assert not _fits(model, start, size, rounded, alignment)
             continue
         assert block % alignment == 0
-        assert start <= block and block + rounded <= start + size
+        assert start <= block
+        assert block + rounded <= start + size
         assert all(b + n <= block or block + rounded <= b for b, n in model.items())
         model[block] = rounded
     assert free.used == sum(model.values())
@@ -77,7 +79,7 @@ def test_range_allocator_agrees_with_a_model(seed):
 
 def _fits(model, start, size, wanted, alignment):
     edges = sorted([(start, 0), *model.items(), (start + size, 0)])
-    for (below, length), (above, _) in zip(edges, edges[1:], strict=False):
+    for (below, length), (above, _) in itertools.pairwise(edges):
         at = -(-(below + length) // alignment) * alignment
         if at + wanted <= above:
             return True

@@ -112,7 +112,7 @@ def test_section_sums_are_checked_for_wrap(compiled, field, value):
     image = bytearray(compiled("add"))
     at = section_header(bytes(image), ".text") + field
     image[at : at + 8] = struct.pack("<Q", value)
-    with pytest.raises(CodeObjectError, match="sh_offset.sh_size|sh_size"):
+    with pytest.raises(CodeObjectError, match=r"sh_offset.sh_size|sh_size"):
         parse(bytes(image), "add", GFX1100)
 
 
@@ -242,7 +242,7 @@ def test_an_undefined_symbol_is_refused(compiled):
 
 def test_metadata_values_are_decoded():
     packed = bytes.fromhex(
-        "86" "a161" "01" "a162" "ff" "a163" "cd0100" "a164" "92c3c0" "a165" "d9026869" "a166" "cb3ff8000000000000"
+        "86" "a16101" "a162ff" "a163cd0100" "a16492c3c0" "a165d9026869" "a166cb3ff8000000000000"
     )
     assert decode(packed) == {"a": 1, "b": -1, "c": 256, "d": [True, None], "e": "hi", "f": 1.5}
 

@@ -1,7 +1,6 @@
 """Waiting of the host: limits, sleep, Ctrl-C, full rings, the timeline's wrap."""
 
 import _thread
-import contextlib
 import threading
 import time
 
@@ -11,7 +10,6 @@ from hcq import amd
 from hcq.amd.channel import ComputeChannel, CopyChannel
 from hcq.errors import DeviceLost, GpuTimeout, QueueError, WaitTimeout
 from hcq.settings import Context
-
 
 # A NOP of 16,000 words: type 3, count 15998.
 LONG_NOP = [0xFE7E1002, *[0] * 15999]
@@ -86,7 +84,7 @@ def test_a_users_signal_is_waited_for(device):
 def test_no_progress_is_a_hang_once_and_then_the_device_is_lost(held):
     device, flag = held
     with Context(HCQ_TIMEOUT_MS=60):
-        with pytest.raises(GpuTimeout, match=r"no progress for 0.06 s waiting for value 1") as caught:
+        with pytest.raises(GpuTimeout, match=r"for 0\.06 s waiting for value 1") as caught:
             device.synchronize()
         facts = caught.value.facts
         assert facts["verdict"] == "stuck in submission 1 on compute0 (no kernel)"
@@ -100,9 +98,8 @@ def test_no_progress_is_a_hang_once_and_then_the_device_is_lost(held):
             lambda: device.load(b"", "x"),
         ):
             started = time.monotonic()
-            with contextlib.suppress(ValueError):
-                with pytest.raises(DeviceLost, match="AMD:0 is lost since: GpuTimeout on AMD:0"):
-                    use()
+            with pytest.raises(DeviceLost, match="AMD:0 is lost since: GpuTimeout on AMD:0"):
+                use()
             assert time.monotonic() - started < 0.1
         started = time.monotonic()
         device.close()
@@ -203,9 +200,11 @@ def test_ctrl_c_ends_a_wait_within_a_tenth_of_a_second(held, place):
 @pytest.mark.refusal
 def test_a_full_ring_that_stays_full_names_queue_put_and_get(held):
     device, _ = held
-    with Context(HCQ_TIMEOUT_MS=60), pytest.raises(GpuTimeout, match=r"space in queue compute0") as e:
-        for _ in range(20):
-            device.channels["compute"].publish(LONG_NOP)
+    channel = device.channels["compute"]
+    while channel.used + len(LONG_NOP) < channel.ring_units:
+        channel.publish(LONG_NOP)
+    with Context(HCQ_TIMEOUT_MS=60), pytest.raises(GpuTimeout, match="space in queue comp") as e:
+        channel.publish(LONG_NOP)
     assert "put" in str(e.value)
     assert "get" in str(e.value)
 
@@ -310,7 +309,7 @@ def test_bound_words_are_submitted_by_pointer_and_stay_patchable(device, compile
     device.submit(queue)
     assert words(device, cells, 2) == [5, 1]
     device.unbind(queue)
-    with pytest.raises(QueueError, match="bound|thread"):
+    with pytest.raises(QueueError, match="is bound: its words"):
         device.bind(queue).barrier()
 
 

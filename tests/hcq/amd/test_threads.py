@@ -1,0 +1,191 @@
+"""Many threads on one device; the order things are published in; the way out of a fork."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from hcq import amd
+
+ROOT = Path(__file__).parents[3]
+
+
+def run_all(workers):
+    errors = []
+
+    def guarded(work):
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(w,)) for w in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not errors, errors[0]
+
+
+@pytest.mark.row("HCQ-28")
+def test_eight_threads_allocate_load_launch_copy_and_wait(device, compiled, words):
+    def work(number):
+        program = device.load(compiled("bump"), "bump")
+        cell = device.allocate(4, zero=True)
+        far = device.allocate(1024, cpu_access=False)
+        data = bytes([number]) * 1024
+        for _ in range(15):
+            device.launch(program, [cell.address], (1, 1, 1), (1, 1, 1))
+            device.copy_in(far, 0, data)
+            back = bytearray(1024)
+            device.copy_out(far, 0, back)
+            assert back == data
+        assert words(device, cell, 1) == [15]
+        device.free(cell)
+        device.free(far)
+        program.free()
+
+    run_all([lambda n=n: work(n) for n in range(8)])
+    device.synchronize()
+
+
+@pytest.mark.row("HCQ-28")
+def test_submissions_of_one_thread_keep_their_order(device):
+    record = device.allocate(4 * 8, zero=True)
+
+    def work(number):
+        for value in range(1, 40):
+            queue = device.queue("compute")
+            queue.poll(record.address + 4 * number, value - 1)  # the one before has run
+            device.submit(queue.write(record.address + 4 * number, [value]))
+
+    run_all([lambda n=n: work(n) for n in range(8)])
+    device.synchronize()
+
+
+@pytest.mark.row("HCQ-25")
+def test_no_producer_exposes_words_that_are_not_written(device):
+    """Two threads, 500 submissions each: whenever the doorbell moves, all below it is laid down."""
+    channel = device.channels["compute"]
+    seen = []
+    doorbell = channel.doorbell
+
+    class Watched:
+        def write64(self, offset, value):
+            # What lies in the ring right before the pointer, at the moment of publishing.
+            last = channel._ring_view.read32((value - 1) % channel.ring_units * 4)
+            seen.append((value, channel.pointers.region.read64(128), last))
+            doorbell.write64(offset, value)
+
+    channel.doorbell = Watched()
+
+    def work(number):
+        for i in range(500):
+            channel_lock_free = device.queue("compute").write(device._arguments.address, [i])
+            device.submit(channel_lock_free)
+
+    run_all([lambda n=n: work(n) for n in range(2)])
+    device.synchronize()
+    puts = [put for put, _, _ in seen]
+    assert len(seen) == 1000
+    assert puts == sorted(puts)
+    assert all(put == pointer for put, pointer, _ in seen)
+    # Each submission ends with the interrupt's context word: the event's id.
+    assert {last for _, _, last in seen} == {device.events.signal_id}
+
+
+@pytest.mark.row("HCQ-25")
+@pytest.mark.row("AMD-08")
+def test_contents_then_pointer_then_doorbell(device):
+    log = []
+    channel = device.channels["copy"]
+
+    class Noted:
+        def __init__(self, name, region):
+            self.name, self.region = name, region
+
+        def __getattr__(self, verb):
+            inner = getattr(self.region, verb)
+            if not verb.startswith("write"):
+                return inner
+
+            def call(*args):
+                log.append((self.name, verb))
+                return inner(*args)
+
+            return call
+
+    channel._ring_view = Noted("ring", channel._ring_view)
+    channel._pointer_view = Noted("pointer", channel._pointer_view)
+    channel.doorbell = Noted("doorbell", channel.doorbell)
+    device.synchronize()
+    device.wait(device.submit(device.queue("copy").barrier()))
+    # One aligned 64-bit store each for pointer and doorbell.
+    assert log == [("ring", "write"), ("pointer", "write64"), ("doorbell", "write64")]
+
+
+@pytest.mark.row("HCQ-33")
+def test_a_publish_that_was_interrupted_before_its_doorbell_is_completed(device):
+    channel = device.channels["compute"]
+    ring = channel.ring_doorbell
+    channel.ring_doorbell = lambda: (_ for _ in ()).throw(KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        device.submit(device.queue("compute").barrier())
+    channel.ring_doorbell = ring
+    assert device.timeline.submitted == 1
+    device.wait(1, timeout=5)
+
+
+@pytest.mark.row("REG-17")
+@pytest.mark.refusal
+def test_a_forked_child_is_refused_and_tears_nothing_down(tmp_path):
+    script = tmp_path / "forks.py"
+    script.write_text(
+        """
+import os
+from hcq import amd, host
+from hcq.errors import DeviceBanned
+from sim.machine import Machine
+
+machine = Machine()
+host.use(machine)
+device = amd.open(0)
+buffer = device.allocate(4096)
+child = os.fork()
+if child == 0:
+    refused = 0
+    for use in (lambda: device.allocate(4), lambda: device.free(buffer), device.synchronize,
+                lambda: device.submit(device.queue("compute").barrier()), device.close,
+                lambda: amd.open(0)):
+        try:
+            use()
+        except DeviceBanned as error:
+            refused += "opened before fork" in str(error)
+    os._exit(refused)
+_, status = os.waitpid(child, 0)
+print(os.waitstatus_to_exitcode(status))
+device.wait(device.submit(device.queue("copy").fill(buffer.address, 7, 4096)))
+print(buffer.view()[4095])
+machine.shut_down()
+"""
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.stdout.split() == ["6", "7"], done.stderr
+
+
+def test_open_from_many_threads(machine):
+    machine()
+    opened = []
+    run_all([lambda: opened.append(amd.open(0)) for _ in range(4)])
+    for device in opened:
+        device.wait(device.submit(device.queue("compute").barrier()))
+        device.close()
