@@ -1,9 +1,10 @@
 """Plans: how the axes of a kernel map to grid, block, vector lanes and registers.
 
-A plan changes the order of work, never what is computed. Each axis is split:
-index = tile * extent + (unroll * threads + thread) * lanes + lane. Where extent
-does not divide the size, the last tile is moved back inside, so that it repeats
-points of its neighbour instead of leaving the tensor.
+A plan changes the order of work, never what is computed. An axis is cut into tiles
+of unroll * threads * lanes points; a run of threads (at most a wave) takes
+neighbouring points, then the next ones of its unroll. Where a tile's extent does not
+divide the size, the last tile is moved back inside, so that it repeats points of its
+neighbour instead of leaving the tensor.
 """
 
 from collections.abc import Iterable
@@ -12,6 +13,8 @@ from math import prod
 
 from jit.access import Strides
 from jit.kernel import Expr, Kernel, expressions
+
+RUN = 32
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,11 @@ class Split:
     def extent(self) -> int:
         """Points of the axis that one tile covers."""
         return self.unroll * self.threads * self.lanes
+
+    @property
+    def run(self) -> int:
+        """Threads whose points lie side by side, so that a wave stays in one place."""
+        return RUN if self.threads % RUN == 0 else self.threads
 
     @property
     def tiles(self) -> int:
@@ -200,7 +208,9 @@ def _gpu(kernel: Kernel, machine: Machine, strides: Strides, plan: Plan) -> Plan
     if plan.inner is None:
         return _gpu_elementwise(kernel, machine, plan)
     axis = _tree_axis(kernel, strides)
-    if axis is not None and outputs < 4096 and outputs * 32 <= prod(a.size for a in kernel.axes):
+    # Where registers can reuse loads, a tree only pays when there is too little else to do.
+    few = 256 if _reused(kernel, strides) else 4096
+    if axis is not None and outputs < few:
         return _gpu_tree(kernel, machine, replace(plan, inner=axis), outputs)
     return _gpu_contract(kernel, machine, strides, plan)
 
@@ -225,7 +235,7 @@ def _gpu_elementwise(kernel: Kernel, machine: Machine, plan: Plan) -> Plan:
     plan = _lane_threads(plan, loops, machine.most_threads if enough else machine.wave)
     last = plan.splits[loops[-1]]
     work = sum(1 for e in expressions(kernel) if e.op not in ("const", "axis"))
-    unroll = 4 if work < 16 else 2 if work < 64 else 1
+    unroll = 8 if work < 8 else 4 if work < 16 else 2 if work < 64 else 1
     while unroll > 1 and (
         last.threads * unroll > last.size or outputs < machine.least_tiles * plan.threads * unroll
     ):

@@ -14,7 +14,7 @@ from jit.codegen.number import from_memory, to_memory
 from jit.codegen.operation import Operations
 from jit.codegen.text import Value, literal, memory_type, value_type
 from jit.kernel import Expr, Kernel
-from jit.tile import Machine, Plan, make_plan
+from jit.tile import Machine, Plan, Split, make_plan
 from runtime.backend import Code
 
 TRIPLE = "amdgcn-amd-amdhsa"
@@ -213,8 +213,19 @@ class AmdRenderer:
             here = out.binary("urem", rest, literal("i32", threads))
             rest = out.binary("udiv", rest, literal("i32", threads))
             b.threads[a] = out.convert("zext", here, element)
+            b.offsets[a] = out.convert("zext", self._offset(out, here, plan.splits[a]), element)
             if a in inner:
                 b.region.append(f"  %outer = add i32 {rest.name}, 0")
+
+    def _offset(self, out: Operations, thread: Value, split: Split) -> Value:
+        """The first point of a thread in its tile: see Split.run."""
+        if split.run == split.threads:
+            return thread
+        run = literal("i32", split.run)
+        within = out.binary("urem", thread, run)
+        stride = literal("i32", split.run * split.unroll)
+        whole = out.binary("mul nuw nsw", out.binary("udiv", thread, run), stride)
+        return out.binary("add nuw nsw", whole, within)
 
     def _attributes(self, plan: Plan) -> str:
         threads = plan.threads

@@ -54,7 +54,9 @@ class Builder:
         self.pool = Pool()
         self.pointers: list[str] = []
         self.variables: dict[str, Value] = {}
+        # Per axis this thread's number, and its first point in a tile.
         self.threads: list[Value | None] = [None] * len(kernel.axes)
+        self.offsets: list[Value | None] = [None] * len(kernel.axes)
         self.positions: list[Value] = [self.index(0)] * len(kernel.axes)
         self.fresh: list[Value | None] = [None] * len(kernel.axes)
         self.lanes = plan.splits[plan.vector].lanes if plan.vector is not None else 1
@@ -97,7 +99,7 @@ class Builder:
 
     def step(self, a: int) -> int:
         """How far apart the unrolled positions of an axis are."""
-        return self.plan.splits[a].threads * (self.lanes if a == self.vector_bit else 1)
+        return self.plan.splits[a].run * (self.lanes if a == self.vector_bit else 1)
 
     def level(self, e: Expr) -> int:
         """The outermost loop level in which everything that e depends on is known."""
@@ -131,9 +133,9 @@ class Builder:
                 self.fresh[a] = position
                 last = self.index(split.size - split.extent)
                 position = out.select(out.compare("icmp ult", position, last), position, last)
-        thread = self.threads[a]
-        if thread is not None:
-            position = out.binary("add nuw nsw", position, thread)
+        offset = self.offsets[a]
+        if offset is not None:
+            position = out.binary("add nuw nsw", position, offset)
         return position
 
     def write(self) -> None:

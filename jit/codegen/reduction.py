@@ -97,7 +97,7 @@ class Reduction:
         thread = b.threads[self.inner]
         step = split.extent
         whole = split.size - split.size % step
-        begin = b.index(0) if thread is None else thread
+        begin = b.offsets[self.inner] or b.index(0)
         if whole == step:
             with b.once(self.inner, begin):
                 self._body(self.slots, split.unroll)
