@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hcq.errors import BufferUseError
 from jit.emit import Memory
 from jit.fuse import Fusion
-from jit.graph import MOVEMENT, Node, Op, contiguous
+from jit.graph import Node, Op, contiguous
 from jit.kernels import lower_kernel
 from jit.lower import Conflict, Root
 from jit.order import Group, Grouping, Unit, in_order, make_unit
@@ -51,6 +51,7 @@ class Write:
     in_place: bool = True
 
 
+_VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.SLICE})  # each element at most once
 # How a kernel reads memory that an assignment overwrites.
 _SAME = "same"  # at the index it is computed for
 _MOVED = "moved"  # at other indexes
@@ -283,7 +284,7 @@ def leaf_of(view: Node) -> Node:
     """The node with memory that a target of an assignment is, or is a view of."""
     node = view
     while node.realized is None:
-        if node.op not in MOVEMENT or node.op is Op.PAD:
+        if node.op not in _VIEWS:
             raise BufferUseError(
                 f"{view} is no memory that can be assigned to",
                 device=view.device,

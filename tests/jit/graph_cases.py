@@ -202,3 +202,39 @@ class Random:
             clipped = tuple(np.clip(p, 0, n - 1) for p, n in zip(picks, array.shape, strict=True))
             value = np.where(inside, array[clipped], 0)
         return g.index(node, *nodes), value
+
+    def view(self, node, array):
+        """A random view that numpy has without copying."""
+        for _ in range(self.rng.integers(0, 3)):
+            kind = [self.permute, self.slice, self.reshape][self.rng.integers(3)]
+            made = kind(node, array)
+            if made is None or made[0] is node or not made[1].size:
+                continue
+            value = made[1]
+            if made[0].op is Op.SLICE:
+                value = array[tuple(_numpy_slice(*part) for part in made[0].arg)]
+            if np.shares_memory(value, array):
+                node, array = made[0], value
+        return node, array
+
+    def value_for(self, target, view, known):
+        """A value for an assign: of the target, flipped, of other memory, or of a sum."""
+        other, array = known[self.rng.integers(len(known))]
+        kind = self.rng.integers(4)
+        if kind == 0:
+            return g.elementwise(Op.ADD, target, full(1.0, target.shape)), view + 1
+        if kind == 1:
+            flipped = g.slice_(target, tuple((n - 1, n, -1) for n in target.shape))
+            backwards = view[tuple(slice(None, None, -1) for _ in target.shape)]
+            return g.elementwise(Op.MUL, flipped, full(2.0, target.shape)), backwards * 2
+        if kind == 2 and other.size == target.size:
+            taken = g.reshape(other, target.shape)
+            return g.elementwise(Op.SUB, taken, target), array.reshape(view.shape) - view
+        total = g.reduce(other, "sum", tuple(range(len(other.shape))))
+        wide = g.expand(g.reshape(total, (1,) * len(target.shape)), target.shape)
+        return g.elementwise(Op.ADD, wide, target), array.sum() + view
+
+
+def _numpy_slice(start, count, step):
+    end = start + count * step
+    return slice(start, end if end >= 0 else None, step)

@@ -1,0 +1,535 @@
+"""Which kernels run, in which order, on which buffers; checked on numpy."""
+
+import time
+
+import numpy as np
+import pytest
+from graph_cases import DEVICE, Random, full, leaf, matmul, row
+
+from hcq.errors import BufferUseError
+from hcq.settings import Context
+from jit import graph as g
+from jit.dtype import dtypes
+from jit.graph import Op
+from jit.kernels import counters
+from jit.realize import realize
+from jit.schedule import schedule
+from runtime.call import CopyCall
+
+f32 = dtypes.float32
+
+
+def compute(interpreter, node):
+    interpreter.run(schedule([node]))
+    return interpreter.read(node.realized, node.dtype).reshape(node.shape)
+
+
+def contents(interpreter, node):
+    return interpreter.read(node.realized, node.dtype).reshape(node.shape)
+
+
+def ones(interpreter, *shape):
+    return leaf(interpreter, np.ones(shape, np.float32))
+
+
+def add(a, b):
+    return g.elementwise(Op.ADD, a, b)
+
+
+def mul(a, b):
+    return g.elementwise(Op.MUL, a, b)
+
+
+def spread(a, shape, axis):
+    """A reduced axis put back."""
+    return g.expand(g.reshape(a, (*shape[:axis], 1, *shape[axis + 1 :])), shape)
+
+
+# What is one kernel
+
+
+def test_nothing_to_do_is_no_call(interpreter):
+    assert schedule([ones(interpreter, 3)]) == []
+
+
+def test_realizing_realised_nodes_runs_nothing(interpreter):
+    realize([ones(interpreter, 3)])
+
+
+def test_an_unused_node_never_runs(interpreter):
+    a = ones(interpreter, 3)
+    add(a, a)
+    assert len(schedule([mul(a, a)])) == 1
+
+
+def test_softmax_is_three_kernels(interpreter):
+    a = leaf(interpreter, np.random.default_rng(0).normal(size=(7, 33)).astype(np.float32))
+    top = spread(g.reduce(a, "max", (1,)), (7, 33), 1)
+    e = g.elementwise(Op.EXP, g.elementwise(Op.SUB, a, top))
+    node = g.elementwise(Op.DIV, e, spread(g.reduce(e, "sum", (1,)), (7, 33), 1))
+    calls = schedule([node])
+    assert [call.kernel.name[:1] for call in calls] == ["r", "r", "e"]
+    interpreter.run(calls)
+    assert np.allclose(contents(interpreter, node).sum(1), 1)
+
+
+def test_an_activation_that_uses_its_input_twice_joins_the_product(interpreter):
+    h = matmul(ones(interpreter, 4, 5), ones(interpreter, 5, 6))
+    half = mul(h, full(0.5, (4, 6)))
+    assert len(schedule([mul(half, add(full(1.0, (4, 6)), g.elementwise(Op.ERF, h)))])) == 1
+
+
+def test_a_product_used_in_two_kernels_is_computed_once(interpreter):
+    h = matmul(ones(interpreter, 4, 5), ones(interpreter, 5, 6))
+    first = g.reduce(g.elementwise(Op.SQRT, h), "sum", (0,))
+    second = g.reduce(g.elementwise(Op.NEG, h), "sum", (1,))
+    calls = schedule([first, second])
+    assert sum("reduce" in call.kernel.text() for call in calls) == 3
+    assert len(calls) == 3
+
+
+def test_a_sum_of_two_products_is_two_kernels(interpreter):
+    a, b = ones(interpreter, 8, 9), ones(interpreter, 9, 7)
+    node = add(matmul(a, b), matmul(a, mul(b, b)))
+    calls = schedule([node])
+    assert len(calls) == 2
+    interpreter.run(calls)
+    assert (contents(interpreter, node) == 18).all()
+
+
+def test_two_sums_over_the_same_loops_share_a_kernel(interpreter):
+    a = leaf(interpreter, np.arange(12, dtype=np.float32).reshape(3, 4))
+    total, squares = g.reduce(a, "sum", (1,)), g.reduce(mul(a, a), "sum", (1,))
+    calls = schedule([total, squares])
+    assert len(calls) == 1
+    interpreter.run(calls)
+    assert contents(interpreter, total).tolist() == [6, 22, 38]
+    assert contents(interpreter, squares).tolist() == [14, 126, 366]
+
+
+def test_outputs_of_one_shape_share_a_kernel(interpreter):
+    a = ones(interpreter, 6)
+    first, second = add(a, a), mul(a, a)
+    (call,) = schedule([first, second])
+    assert call.outputs == 2
+    assert len(call.kernel.stores) == 2
+
+
+def test_an_output_read_shifted_by_another_is_two_kernels(interpreter):
+    a = leaf(interpreter, np.arange(4, dtype=np.float32))
+    first = g.contiguous(add(a, a))
+    second = add(first, g.slice_(first, ((3, 4, -1),)))
+    calls = schedule([first, second])
+    assert len(calls) == 2
+    interpreter.run(calls)
+    assert contents(interpreter, second).tolist() == [6, 6, 6, 6]
+
+
+def test_a_costly_value_is_not_computed_per_broadcast(interpreter):
+    a = ones(interpreter, 300)
+    value = g.elementwise(Op.EXP, a)
+    wide = add(row(value, (300, 300)), full(1.0, (300, 300)))
+    assert len(schedule([wide])) == 2
+
+
+def test_a_cheap_value_is(interpreter):
+    wide = add(
+        row(g.elementwise(Op.NEG, ones(interpreter, 300)), (300, 300)), full(1.0, (300, 300))
+    )
+    assert len(schedule([wide])) == 1
+
+
+def test_a_long_chain_is_cut(interpreter):
+    a = leaf(interpreter, np.zeros(8, np.float32))
+    node = a
+    for _ in range(10000):
+        node = add(node, full(1.0, (8,)))
+    calls = schedule([node])
+    assert 30 < len(calls) < 60
+    interpreter.run(calls)
+    assert contents(interpreter, node).tolist() == [10000.0] * 8
+
+
+def test_ten_thousand_movements_cost_no_kernel_of_their_own(interpreter):
+    node = leaf(interpreter, np.arange(8, dtype=np.float32))
+    for _ in range(5000):
+        node = g.permute(g.reshape(node, (2, 4)), (1, 0))
+        node = g.reshape(node, (8,))
+    assert len(schedule([g.elementwise(Op.NEG, node)])) == 1
+
+
+def test_sixty_diamonds_are_linear_work(interpreter):
+    node = ones(interpreter, 5)
+    for _ in range(60):
+        node = mul(add(node, node), full(0.5, (5,)))
+    (call,) = schedule([node])
+    assert len(call.kernel.text().splitlines()) < 200
+
+
+def test_sixty_shifted_diamonds_end_in_few_kernels(interpreter):
+    node = ones(interpreter, 5)
+    for _ in range(60):
+        node = mul(add(node, g.slice_(node, ((4, 5, -1),))), full(0.5, (5,)))
+    calls = schedule([node])
+    assert len(calls) <= 60
+    interpreter.run(calls)
+    assert contents(interpreter, node).tolist() == [1.0] * 5
+
+
+def test_many_inputs_are_split(interpreter):
+    leaves = [ones(interpreter, 4) for _ in range(60)]
+    node = leaves[0]
+    for other in leaves[1:]:
+        node = add(node, other)
+    calls = schedule([node])
+    assert max(len(call.buffers) for call in calls) <= 26
+    interpreter.run(calls)
+    assert contents(interpreter, node).tolist() == [60.0] * 4
+
+
+def test_temporaries_share_memory(interpreter):
+    node = ones(interpreter, 4, 4)
+    for _ in range(6):
+        node = matmul(node, node)
+    calls = schedule([node])
+    written = {id(call.buffers[0]) for call in calls}
+    assert len(calls) == 6
+    assert len(written) == 3  # two in turn, and the output
+
+
+# Outputs
+
+
+def test_contiguous_is_settled_when_something_else_is_wanted(interpreter):
+    a = ones(interpreter, 4)
+    middle = g.contiguous(add(a, a))
+    interpreter.run(schedule([g.reduce(middle, "sum", (0,))]))
+    assert contents(interpreter, middle).tolist() == [2, 2, 2, 2]
+
+
+def test_a_reshape_of_memory_is_the_same_memory(interpreter):
+    a = ones(interpreter, 2, 3)
+    view = g.reshape(a, (6,))
+    assert schedule([view]) == []
+    assert view.realized is a.realized
+
+
+def test_a_run_of_rows_is_a_view(interpreter):
+    a = leaf(interpreter, np.arange(12, dtype=np.float32).reshape(4, 3))
+    view = g.slice_(a, ((1, 2, 1), (0, 3, 1)))
+    assert schedule([view]) == []
+    assert (view.realized.base, view.realized.offset) == (a.realized, 12)
+    assert contents(interpreter, view).tolist() == [[3, 4, 5], [6, 7, 8]]
+
+
+def test_a_constant_output_gets_memory(interpreter):
+    assert compute(interpreter, full(2.5, (2, 2))).tolist() == [[2.5, 2.5], [2.5, 2.5]]
+
+
+@pytest.mark.row("EXE-12")
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 2, 0)])
+def test_zero_sizes_launch_nothing(interpreter, shape):
+    a = leaf(interpreter, np.zeros(shape, np.float32))
+    node = add(a, a)
+    assert schedule([node]) == []
+    assert node.realized.count == 0
+
+
+def test_the_same_output_twice_is_one(interpreter):
+    a = ones(interpreter, 3)
+    node = add(a, a)
+    assert len(schedule([node, node])) == 1
+
+
+# Devices
+
+
+def test_a_copy_goes_through_a_copy_call(interpreter):
+    a = leaf(interpreter, np.arange(3, dtype=np.float32))
+    node = g.copy(add(a, a), "AMD:1")
+    first, second = schedule([add(node, node)])[:2]
+    assert first.device == a.device
+    assert isinstance(second, CopyCall)
+    assert (second.source, second.target.device) == (first.buffers[0], "AMD:1")
+
+
+def test_a_copy_of_memory_reads_it_directly(interpreter):
+    a = leaf(interpreter, np.arange(3, dtype=np.float32))
+    node = g.copy(a, "AMD:1")
+    (call,) = schedule([node])
+    assert (call.source, call.target) == (a.realized, node.realized)
+
+
+@pytest.mark.refusal
+def test_a_kernel_reads_one_device(interpreter):
+    a = leaf(interpreter, np.ones(3, np.float32))
+    b = leaf(interpreter, np.ones(3, np.float32), device="AMD:1")
+    with pytest.raises(BufferUseError, match=r"on CPU reads .* on AMD:1\nhint: copy it"):
+        schedule([add(a, b)])
+
+
+# Assigns
+
+
+def test_an_update_is_one_kernel_in_place(interpreter):
+    a = leaf(interpreter, np.arange(3, dtype=np.float32))
+    (call,) = schedule([], [(a, mul(a, full(2.0, (3,))))])
+    assert call.buffers == (a.realized,)
+    interpreter.run([call])
+    assert contents(interpreter, a).tolist() == [0, 2, 4]
+
+
+@pytest.mark.row("TEN-09")
+def test_a_shift_by_one_reads_the_old_values(interpreter):
+    a = leaf(interpreter, np.arange(5, dtype=np.float32))
+    target, source = g.slice_(a, ((1, 4, 1),)), g.slice_(a, ((0, 4, 1),))
+    interpreter.run(schedule([], [(target, source)]))
+    assert contents(interpreter, a).tolist() == [0, 0, 1, 2, 3]
+
+
+@pytest.mark.row("TEN-09")
+def test_part_of_memory_is_updated_in_place(interpreter):
+    a = leaf(interpreter, np.arange(5, dtype=np.float32))
+    part = g.slice_(a, ((1, 3, 1),))
+    calls = schedule([], [(part, mul(part, full(10.0, (3,))))])
+    assert len(calls) == 1
+    interpreter.run(calls)
+    assert contents(interpreter, a).tolist() == [0, 10, 20, 30, 4]
+
+
+def test_two_tensors_swap(interpreter):
+    a = leaf(interpreter, np.arange(3, dtype=np.float32))
+    b = leaf(interpreter, np.arange(3, dtype=np.float32) + 10)
+    interpreter.run(schedule([], [(a, b), (b, a)]))
+    assert contents(interpreter, a).tolist() == [10, 11, 12]
+    assert contents(interpreter, b).tolist() == [0, 1, 2]
+
+
+def test_a_reader_of_the_old_value_runs_first(interpreter):
+    a = leaf(interpreter, np.arange(4, dtype=np.float32))
+    total = g.reduce(a, "sum", (0,))
+    calls = schedule([total], [(a, full(0.0, (4,)))])
+    interpreter.run(calls)
+    assert contents(interpreter, total).tolist() == 6
+    assert contents(interpreter, a).tolist() == [0, 0, 0, 0]
+
+
+def test_a_value_that_depends_on_the_whole_target_uses_a_temporary(interpreter):
+    a = leaf(interpreter, np.arange(4, dtype=np.float32))
+    shifted = g.elementwise(Op.SUB, a, g.slice_(a, ((3, 4, -1),)))
+    calls = schedule([], [(a, shifted)])
+    assert len(calls) == 2
+    interpreter.run(calls)
+    assert contents(interpreter, a).tolist() == [-3, -1, 1, 3]
+
+
+def test_an_output_that_views_the_target_keeps_the_old_value(interpreter):
+    a = leaf(interpreter, np.arange(4, dtype=np.float32))
+    view = g.reshape(a, (2, 2))
+    interpreter.run(schedule([view], [(a, full(9.0, (4,)))]))
+    assert contents(interpreter, view).tolist() == [[0, 1], [2, 3]]
+
+
+def test_an_assigned_value_that_is_also_an_output_has_memory_of_its_own(interpreter):
+    a = leaf(interpreter, np.arange(4, dtype=np.float32))
+    value = mul(a, full(2.0, (4,)))
+    interpreter.run(schedule([value], [(a, value)]))
+    assert value.realized is not a.realized
+    assert (
+        contents(interpreter, value).tolist() == contents(interpreter, a).tolist() == [0, 2, 4, 6]
+    )
+
+
+def test_the_last_of_overlapping_assigns_wins(interpreter):
+    a = leaf(interpreter, np.zeros(4, np.float32))
+    left, right = g.slice_(a, ((0, 3, 1),)), g.slice_(a, ((1, 3, 1),))
+    interpreter.run(schedule([], [(left, full(1.0, (3,))), (right, full(2.0, (3,)))]))
+    assert contents(interpreter, a).tolist() == [1, 2, 2, 2]
+
+
+def test_adam_updates_all_its_state_in_one_kernel(interpreter):
+    p, m, v, x = (ones(interpreter, 6, 5) for _ in range(4))
+    grad = g.reduce(mul(row(x, (4, 6, 5)), full(2.0, (4, 6, 5))), "sum", (0,))
+    m2 = add(mul(m, full(0.9, (6, 5))), mul(grad, full(0.1, (6, 5))))
+    v2 = add(mul(v, full(0.9, (6, 5))), mul(mul(grad, grad), full(0.1, (6, 5))))
+    p2 = g.elementwise(Op.SUB, p, g.elementwise(Op.DIV, m2, g.elementwise(Op.SQRT, v2)))
+    (call,) = schedule([], [(m, m2), (v, v2), (p, p2)])
+    assert call.outputs == 3
+    interpreter.run([call])
+    assert np.allclose(contents(interpreter, m), 1.7)
+    assert np.allclose(contents(interpreter, v), 7.3)
+    assert np.allclose(contents(interpreter, p), 1 - 1.7 / 7.3**0.5)
+
+
+@pytest.mark.refusal
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (lambda a: add(a, a), "is no memory that can be assigned to"),
+        (lambda a: g.pad(g.slice_(a, ((0, 1, 1),)), ((1, 1, 0),)), "is no memory"),
+        (lambda a: g.slice_(a, ((0, 2, 1),)), "cannot be assigned to"),
+        (lambda a: g.cast(a, dtypes.int32), "cannot be assigned to"),
+    ],
+)
+def test_what_cannot_be_assigned_to(interpreter, target, message):
+    a = ones(interpreter, 3)
+    with pytest.raises(BufferUseError, match=message):
+        schedule([], [(target(a), a)])
+
+
+@pytest.mark.refusal
+def test_an_expanded_target_is_refused(interpreter):
+    a = ones(interpreter, 1)
+    with pytest.raises(BufferUseError, match="is no memory that can be assigned to"):
+        schedule([], [(g.expand(a, (3,)), ones(interpreter, 3))])
+
+
+# The schedule cache
+
+
+def step(interpreter, x, w):
+    return g.reduce(g.elementwise(Op.EXP, matmul(x, w)), "sum", (0,))
+
+
+@pytest.mark.row("CMP-17")
+def test_a_graph_of_known_shape_is_not_scheduled_again(interpreter):
+    first = [ones(interpreter, 5, 6), ones(interpreter, 6, 7)]
+    schedule([step(interpreter, *first)])
+    scheduled, found, lowered = counters.scheduled, counters.found, counters.lowered
+    second = [ones(interpreter, 5, 6), ones(interpreter, 6, 7)]
+    schedule([step(interpreter, *second)])
+    assert (counters.scheduled, counters.lowered) == (scheduled, lowered)
+    assert counters.found == found + 1
+
+
+@pytest.mark.row("CMP-17")
+def test_scache_0_schedules_again(interpreter):
+    inputs = ones(interpreter, 5, 6), ones(interpreter, 6, 7)
+    schedule([step(interpreter, *inputs)])
+    scheduled = counters.scheduled
+    with Context(SCACHE=0):
+        schedule([step(interpreter, *inputs)])
+    assert counters.scheduled == scheduled + 1
+
+
+@pytest.mark.row("CMP-17")
+def test_a_hit_never_mixes_buffers(interpreter):
+    for value in (1.0, 2.0, 1.0, 3.0):
+        x = leaf(interpreter, np.full((2, 3), value, np.float32))
+        w = leaf(interpreter, np.full((3, 2), value + 1, np.float32))
+        assert (compute(interpreter, matmul(x, w)) == 3 * value * (value + 1)).all()
+        assert (compute(interpreter, matmul(w, x)) == 2 * value * (value + 1)).all()
+
+
+@pytest.mark.row("CMP-17")
+def test_one_buffer_twice_is_another_graph_than_two(interpreter):
+    a, b = ones(interpreter, 3), leaf(interpreter, np.full(3, 5, np.float32))
+    assert compute(interpreter, add(a, b)).tolist() == [6, 6, 6]
+    assert compute(interpreter, add(a, a)).tolist() == [2, 2, 2]
+    assert compute(interpreter, add(b, a)).tolist() == [6, 6, 6]
+
+
+@pytest.mark.row("CMP-17")
+def test_a_hit_never_mixes_variables(interpreter):
+    a = leaf(interpreter, np.zeros(2, np.float32))
+    for value in (3, 8, 3):
+        variable = g.Node(Op.VARIABLE, dtypes.int32, (), (), ("n", 0, 9, value), DEVICE)
+        wide = g.cast(g.expand(g.reshape(variable, (1,)), (2,)), f32)
+        (call,) = schedule([add(a, wide)])
+        assert call.variables == {"n": value}
+
+
+@pytest.mark.row("CMP-17")
+def test_overlap_of_target_and_source_is_part_of_the_shape(interpreter):
+    a = leaf(interpreter, np.arange(6, dtype=np.float32))
+    apart = g.buffer(a.realized.view(3, f32, 12), (3,), f32)
+    over = g.buffer(a.realized.view(3, f32, 4), (3,), f32)
+    target = g.buffer(a.realized.view(3, f32, 0), (3,), f32)
+    assert len(schedule([], [(target, add(apart, apart))])) == 1
+    calls = schedule([], [(target, add(over, over))])
+    assert len(calls) == 2
+    interpreter.run(calls)
+    assert contents(interpreter, a).tolist() == [2, 4, 6, 3, 4, 5]
+
+
+@pytest.mark.refusal
+def test_a_variable_has_one_value_in_a_graph(interpreter):
+    one, two = (
+        g.Node(Op.VARIABLE, dtypes.int32, (), (), ("n", 0, 9, value), DEVICE) for value in (1, 2)
+    )
+    with pytest.raises(BufferUseError, match="'n' is bound to two values"):
+        schedule([add(one, two)])
+
+
+@pytest.mark.row("CMP-05")
+def test_an_equal_kernel_in_another_graph_is_not_lowered_again(interpreter):
+    x = ones(interpreter, 3, 11)
+    schedule([g.reduce(x, "sum", (1,))])
+    lowered, reused = counters.lowered, counters.reused
+    y = ones(interpreter, 3, 11)
+    schedule([g.reduce(y, "sum", (1,)), g.elementwise(Op.SIN, ones(interpreter, 13))])
+    assert counters.lowered == lowered + 1
+    assert counters.reused == reused + 1
+
+
+@pytest.mark.row("CMP-05")
+def test_equal_layers_are_one_kernel(interpreter):
+    node, w = ones(interpreter, 4, 4), ones(interpreter, 4, 4)
+    for _ in range(3):
+        node = g.elementwise(Op.TANH, matmul(node, w))
+    calls = schedule([node])
+    assert len(calls) == 3
+    assert len({call.kernel.key for call in calls[:3]}) == 1
+
+
+def test_a_cached_schedule_takes_less_than_two_milliseconds(interpreter):
+    inputs = ones(interpreter, 5, 6), ones(interpreter, 6, 7)
+
+    def once():
+        node = step(interpreter, *inputs)
+        start = time.perf_counter()
+        schedule([node])
+        return time.perf_counter() - start
+
+    assert min(once() for _ in range(5)) < 0.002
+
+
+# Random graphs
+
+
+@pytest.mark.row("EXE-11")
+@pytest.mark.parametrize("seed", range(150))
+def test_random_graphs_agree_with_numpy(interpreter, seed):
+    grown = Random(interpreter, seed)
+    pool = grown.grow(20)
+    picks = np.random.default_rng(seed).integers(0, len(pool), 3)
+    wanted = [pool[i] for i in picks] + [pool[-1]]
+    interpreter.run(schedule([node for node, _ in wanted]))
+    for node, value in wanted:
+        assert np.array_equal(contents(interpreter, node), value), node
+
+
+@pytest.mark.row("EXE-11")
+@pytest.mark.parametrize("seed", range(150))
+def test_random_assigns_agree_with_numpy(interpreter, seed):
+    grown = Random(interpreter, seed)
+    arrays = [grown.rng.integers(-3, 4, s).astype(np.float32) for s in ((4, 3), (4, 3), (12,))]
+    leaves = [leaf(interpreter, array) for array in arrays]
+    known = list(zip(leaves, arrays, strict=True))
+    known.append(
+        (g.buffer(leaves[0].realized.view(6, f32, 12), (6,), f32), arrays[0].reshape(-1)[3:9])
+    )
+    assigns, expected = [], []
+    for _ in range(grown.rng.integers(1, 4)):
+        target, view = grown.view(*known[grown.rng.integers(len(known))])
+        value, result = grown.value_for(target, view, known)
+        assigns.append((target, value))
+        expected.append((view, np.array(result, np.float32)))
+    source, before = known[grown.rng.integers(len(known))]
+    output = g.elementwise(Op.NEG, source), -before
+    interpreter.run(schedule([output[0]], assigns))
+    for view, result in expected:
+        view[...] = result
+    assert np.array_equal(contents(interpreter, output[0]), output[1])
+    for node, array in zip(leaves, arrays, strict=True):
+        assert np.array_equal(contents(interpreter, node), array)
