@@ -61,8 +61,9 @@ class ProcessCounters(Counters):
         self._lock = threading.Lock()
 
     def device(self, name: str) -> Counters:
-        """The counters of one device by its full name, "AMD:0"; zeros before it opens."""
-        return self._devices.get(name) or Counters()
+        """The counters of one device, "AMD:0" or "AMD"; zeros before it opens."""
+        found = self._devices.get(name) or self._devices.get(f"{name}:0")
+        return found if found is not None else Counters()
 
     def add_device(self, name: str, live: Callable[[], int]) -> Counters:
         """A device opens: its counters; `live` gives its live bytes."""

@@ -2,8 +2,9 @@
 
 Code arrives as a relocatable object in the form that runtime/backend.py describes
 under `Code`; nothing is compiled here but the driver of cpu_driver.py. CPU:0,
-CPU:1, ... are separate devices with memory and threads of their own. Launches
-have finished when they return.
+CPU:1, ... are separate devices with memory and threads of their own; how many
+threads (NUM_CPU_THREADS) is settled when a device opens. Launches have finished
+when they return.
 """
 
 import ctypes
