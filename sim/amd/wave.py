@@ -23,7 +23,12 @@ from hcq.errors import SimFault
 from sim.amd.rdna import interpret
 from sim.amd.rdna.kernels import Kernel, Kernels, explain
 from sim.amd.rdna.launch import (
-    Lanes, LaunchRecord, ThreadRecord, scratch_bytes, starting_lanes, vector_registers,
+    Lanes,
+    LaunchRecord,
+    ThreadRecord,
+    scratch_bytes,
+    starting_lanes,
+    vector_registers,
 )  # fmt: skip
 from sim.isa import state
 from sim.isa.jit import Jit

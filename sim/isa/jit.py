@@ -64,16 +64,17 @@ class Jit:
         try:
             _write(path, image)
         except OSError as error:
-            self._warn(path, error)
+            self._warn(error)
         return image
 
-    def _warn(self, path: Path, error: OSError) -> None:
+    def _warn(self, error: OSError) -> None:
         if not self._warned:
             self._warned = True
             warnings.warn(
                 CacheWarning(
-                    f"cannot keep translated kernels in {path.parent.parent}: {error.strerror}",
-                    hint="set XDG_CACHE_HOME to a writable directory",
+                    f"translated kernels cannot be kept in {self.directory}: {error.strerror}; "
+                    "they are translated again in every process. "
+                    "hint: set XDG_CACHE_HOME to a directory that can be written"
                 ),
                 stacklevel=2,
             )

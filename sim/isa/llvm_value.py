@@ -7,6 +7,7 @@ emitted code computes per lane, bit for bit. Half precision is computed in singl
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +15,16 @@ from typing import Any
 
 from sim.isa.emitter import Emitter
 from sim.isa.value import (
-    BOOL, F16, F32, F64, QUIET_NAN, U32, U64, Type, Value, refuse_operation,
+    BOOL,
+    F16,
+    F32,
+    F64,
+    QUIET_NAN,
+    U32,
+    U64,
+    Type,
+    Value,
+    refuse_operation,
 )  # fmt: skip
 
 FLOATS = {16: "half", 32: "float", 64: "double"}
@@ -118,11 +128,7 @@ class LlvmValue(Value):
             return self._to_float(target) if target.kind == "f" else self._to_integer(target)
         if target.kind == "f":
             return self._from_integer(target)
-        if target.bits == self.type.bits:
-            return self._new(target, self.text, self.lanes)
-        if target.bits < self.type.bits:
-            return self._cast("trunc", target)
-        return self._cast("sext" if self.type.kind == "i" else "zext", target)
+        return self._resized(target)
 
     def select(self, yes: Value, no: Value) -> LlvmValue:
         if self.type != BOOL:
@@ -198,6 +204,14 @@ class LlvmValue(Value):
     def _cast(self, name: str, target: Type) -> LlvmValue:
         kind = llvm_type(target, self.width if self.lanes else 0)
         return self._emit(target, f"{name} {self.kind} {self.text} to {kind}")
+
+    def _resized(self, target: Type) -> LlvmValue:
+        """An integer of another width, extended by its own signedness."""
+        if target.bits == self.type.bits:
+            return self._new(target, self.text, self.lanes)
+        if target.bits < self.type.bits:
+            return self._cast("trunc", target)
+        return self._cast("sext" if self.type.kind == "i" else "zext", target)
 
     def _call(self, name: str, *others: LlvmValue) -> LlvmValue:
         """An intrinsic whose operands and result are all of this type."""
@@ -323,10 +337,11 @@ def constant_text(target: Type, number: float) -> str:
         return "true" if number else "false"
     if target.kind != "f":
         return str(int(number) & ((1 << target.bits) - 1))
+    code = {16: "<e", 32: "<f", 64: "<d"}[target.bits]
     try:
-        raw = struct.pack({16: "<e", 32: "<f", 64: "<d"}[target.bits], number)
+        raw = struct.pack(code, number)
     except OverflowError:
-        raw = struct.pack({16: "<e", 32: "<f"}[target.bits], float("inf") if number > 0 else float("-inf"))
+        raw = struct.pack(code, math.copysign(math.inf, number))
     return float_text(target.bits, int.from_bytes(raw, "little"))
 
 

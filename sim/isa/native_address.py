@@ -10,6 +10,8 @@ and chapter 12 (data share); LLVM AMDGPUUsage (apertures, swizzled scratch).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sim.isa import state
 from sim.isa.native_fast import FAST_KINDS, fast_row
 
@@ -109,10 +111,12 @@ def _move(w: int, kind: str, action: str, bits: int) -> str:
     begin = "entry:"
     if kind in FAST_KINDS and bits >= 32:
         begin = f"entry:{fast_row(w, kind, action, bits)}\ngeneral:"
+    parameters = f"ptr %t, ptr %reg, i64 %base, {mask} %mask, ptr %data, i32 %pc"
+    arguments = f"ptr %t, ptr %reg, i64 %base, {mask} %mask, i64 {bits // 8}"
     text = f"""
-define void @{kind}_{action}_{bits}(ptr %t, ptr %reg, i64 %base, {mask} %mask, ptr %data, i32 %pc) #0 {{
+define void @{kind}_{action}_{bits}({parameters}) #0 {{
 {begin}
-  %active = call {mask} @{kind}_address(ptr %t, ptr %reg, i64 %base, {mask} %mask, i64 {bits // 8})"""
+  %active = call {mask} @{kind}_address({arguments})"""
     if kind in ("lds", "flat") and action == "load":
         text += _zero_outside(w, max(1, bits // 32))
     words = bits // 32
@@ -166,18 +170,22 @@ def _zero_outside(w: int, words: int) -> str:
   br i1 %allin, label %go, label %zero
 zero:
   %ov = bitcast i{w} %outside to <{w} x i1>"""
+    store = f"call void @llvm.masked.store.v{w}i32.p0(<{w} x i32> zeroinitializer"
     for word in range(words):
         text += f"""
   %zp{word} = getelementptr i8, ptr %data, i64 {4 * w * word}
-  call void @llvm.masked.store.v{w}i32.p0(<{w} x i32> zeroinitializer, ptr align 64 %zp{word}, <{w} x i1> %ov)"""
+  {store}, ptr align 64 %zp{word}, <{w} x i1> %ov)"""
     return text + "\n  br label %go\ngo:"
 
 
-def _splat(w: int):  # type: ignore[no-untyped-def]
+def _splat(w: int) -> Callable[[str], str]:
+    """A function that writes %namev, the vector of %name."""
+
     def text(name: str) -> str:
         return f"""
   %{name}f = insertelement <{w} x i64> poison, i64 %{name}, i64 0
   %{name}v = shufflevector <{w} x i64> %{name}f, <{w} x i64> poison, <{w} x i32> zeroinitializer"""
+
     return text
 
 

@@ -24,9 +24,13 @@ ATTRIBUTES = (
     '"prefer-vector-width"="512" }'
 )
 
+SEARCH_ARGUMENTS = (
+    "ptr %t, i64 %start, i64 %end, i64 %access, ptr %slot, i32 %pc, i1 %report"
+)
+
 CHECK = f"""
 ; The slow half of a check: search the table, remember the range for this site.
-define i1 @SEARCH(ptr %t, i64 %start, i64 %end, i64 %access, ptr %slot, i32 %pc, i1 %report) #0 {{
+define i1 @SEARCH({SEARCH_ARGUMENTS}) #0 {{
 entry:
   %forward = icmp ult i64 %start, %end
   br i1 %forward, label %begun, label %bad0
@@ -168,7 +172,7 @@ define internal i1 @OK(ptr %t, i64 %start, i64 %end, i64 %access, i32 %pc, i1 %r
 fast:
   ret i1 true
 slow:
-  %found = call i1 @SEARCH(ptr %t, i64 %start, i64 %end, i64 %access, ptr %slot, i32 %pc, i1 %report)
+  %found = call i1 @SEARCH({SEARCH_ARGUMENTS})
   ret i1 %found
 }}
 

@@ -32,8 +32,9 @@ def atomic_function(
     body = update(emitter, operation, second)
     declarations |= emitter.declarations
     declarations.add(f"declare {mask} @llvm.cttz.{mask}({mask}, i1)")
+    parameters = f"ptr %t, {mask} %mask, ptr %data, ptr %second, ptr %result, i32 %pc"
     text = f"""
-define internal void @{name}(ptr %t, {mask} %mask, ptr %data, ptr %second, ptr %result, i32 %pc) #0 {{
+define internal void @{name}({parameters}) #0 {{
 entry:
   %none = icmp eq {mask} %mask, 0
   %keep = icmp ne ptr %result, null

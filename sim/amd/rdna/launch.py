@@ -107,7 +107,7 @@ class Record:
     def __init__(self, size: int) -> None:
         data = aligned(size)
         self.address = int(data.ctypes.data)
-        self.view = memoryview(data)
+        self.view: memoryview = data.data
 
     def set(self, offset: int, value: int) -> None:
         """Write one field."""

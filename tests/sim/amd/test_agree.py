@@ -5,7 +5,6 @@ lanes and data at random from a fixed seed. Many programs share one kernel, so t
 thousand of them take seconds.
 """
 
-import ctypes
 import mmap
 import random
 
@@ -56,7 +55,7 @@ def candidates(wave_size):
         if opcode.name not in skip
         and (opcode.name.replace("v_dual_", "v_") in known or opcode.name in OPERATIONS)
         and not (wave_size == 64 and opcode.format.startswith("VOPD"))
-        and not opcode.format == "MUBUF"
+        and opcode.format != "MUBUF"
     ]
 
 
@@ -205,6 +204,12 @@ class Writer:
         )  # fmt: skip
         return word.to_bytes(4, "little")
 
+    def _permutation(self, opcode, fields):
+        if "addr" in fields:
+            fields["addr"] = self.random.choice([1, self._vector(1)])
+        fields["offset0"] = self.random.getrandbits(8)
+        fields["offset1"] = self.random.getrandbits(8) if "swizzle" in opcode.name else 0
+
     def _memory(self, name, opcode, fields):
         """Addresses that hit: v1 or v[2:3] plus a small offset, or s[8:9]."""
         operation = OPERATIONS.get(opcode.name)
@@ -214,11 +219,7 @@ class Writer:
             fields["soffset"] = pick.choice([NULL, 10])
             return
         if operation is None:  # lane permutations of the DS format
-            if "addr" in fields:
-                fields["addr"] = pick.choice([1, self._vector(1)])
-            fields["offset0"], fields["offset1"] = pick.getrandbits(8), pick.getrandbits(8)
-            if "swizzle" not in opcode.name:
-                fields["offset1"] = 0
+            self._permutation(opcode, fields)
             return
         unit = max(4, operation.bits // 8) if operation.action == "atomic" else 4
         if name == "DS":
@@ -228,19 +229,15 @@ class Writer:
             fields["offset1"] = pick.getrandbits(6) if operation.two_addresses else 0
             return
         offset = pick.randrange(0, 96, unit)
-        fields |= {"seg": formats.SEGMENTS.index(name), "offset": offset, "saddr": NULL}
+        fields |= {"seg": formats.SEGMENTS.index(name), "offset": offset, "saddr": NULL, "addr": 2}
         if operation.returns == "glc":
             fields["glc"] = 1 if "csub" in opcode.name else pick.getrandbits(1)
-            if fields["glc"]:
-                fields["vdst"] = self._vector(operation.count)
+            fields["vdst"] = self._vector(operation.count) if fields["glc"] else 0
         if name == "SCRATCH":
-            fields["saddr"] = pick.choice([10, NULL])
-            fields["sve"] = pick.getrandbits(1)
-            fields["addr"] = 1 if fields["sve"] else 0
+            sve = pick.getrandbits(1)
+            fields |= {"saddr": pick.choice([10, NULL]), "sve": sve, "addr": sve}
         elif name == "GLOBAL" and pick.random() < 0.5:
             fields |= {"saddr": 8, "addr": 1}
-        else:
-            fields["addr"] = 2
 
     def _dual(self):
         pick = self.random
