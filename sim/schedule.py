@@ -17,6 +17,7 @@ from sim.watch import Watch
 if TYPE_CHECKING:
     from sim.amd.gpu import Gpu
 
+BURST = 64  # packets of one queue before another gets its turn
 RELAX_SECONDS = 0.0005
 LOCK_YIELD_SECONDS = 0.0001
 # How many sleeps the watcher takes before it looks around: with a packet that waits for
@@ -97,7 +98,7 @@ class FreeRunning:
         """Step every queue once as far as it goes; False when none got anywhere."""
         moved = False
         for queue in gpu.runnable():
-            while gpu.step(queue):
+            while gpu.step(queue, BURST):
                 moved = True
                 if gpu.wanted or gpu.is_held or self._stopping:
                     break

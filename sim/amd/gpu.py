@@ -118,17 +118,16 @@ class Gpu:
             return []
         return [queue for queue in self.queues if queue.is_runnable]
 
-    def step(self, queue: Queue) -> bool:
-        """Carry out one packet of a queue; False when it has to wait."""
+    def step(self, queue: Queue, limit: int = 1) -> bool:
+        """Carry out up to `limit` packets of a queue; False when the first one has to wait."""
         with self.lock:
             self.is_working = True
             try:
-                done = queue.step()
+                done = queue.run(limit)
             finally:
                 self.is_working = False
-        if done:
-            self.board.clock.advance(PACKET_NANOSECONDS)
-        return done
+        self.board.clock.advance(done * PACKET_NANOSECONDS)
+        return done > 0
 
     def spend_copy(self, size: int) -> None:
         """Let the time pass that a copy of `size` bytes takes."""

@@ -6,6 +6,8 @@ simulated is refused by name; nothing is skipped.
 
 from array import array
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hcq.amd.defs import pm4
@@ -47,35 +49,51 @@ class Pm4Queue(Queue):
 
     def length(self, frame: Frame) -> int:
         """Words of the packet, header included."""
-        header = frame.words[frame.position]
-        if header == pm4.TYPE2_FILLER:
-            return 1
-        kind, count, opcode = header >> 30, header >> 16 & 0x3FFF, header >> 8 & 0xFF
-        if kind != pm4.TYPE3:
-            raise SimFault(f"PM4 packet type {kind} is not known: header {header:#010x}")
-        if opcode == Opcode.NOP and count == pm4.NOP_ONE_WORD_COUNT:
-            return 1
-        return count + 2
+        return _header(frame.words[frame.position]).length
 
     def packet(self, words: "array[int]") -> bool:
         """Carry out one packet; False: it waits."""
-        header = words[0]
-        if header == pm4.TYPE2_FILLER:
-            return True
-        known = fields(pm4.HEADER, header)
-        opcode = known["opcode"]
-        name = Opcode(opcode).name if opcode in _OPCODES else f"opcode {opcode:#x}"
-        if opcode not in HANDLERS:
-            raise SimFault(f"PM4 {name} is not simulated: header {header:#010x}")
-        if known["predicate"]:
-            raise SimFault(f"PM4 {name}: predication is not simulated")
-        handler, lengths = HANDLERS[opcode]
-        if len(words) - 1 not in lengths:
-            wanted = f"{lengths.start}" if len(lengths) == 1 else f"{lengths.start} or more"
-            raise SimFault(f"PM4 {name} has {len(words) - 1} words after its header, not {wanted}")
+        known = _header(words[0])
         if self.gpu.traces:
-            self.gpu.record("packet", self.gpu.index, self.name, name)
-        return handler(self, words[1:])
+            self.gpu.record("packet", self.gpu.index, self.name, known.name)
+        return known.handler(self, words[1:])
+
+
+@dataclass(frozen=True)
+class _Header:
+    """What a header says: words of the packet with it, and who carries it out."""
+
+    name: str
+    length: int
+    handler: Handler
+
+
+def _nothing(queue: Pm4Queue, body: "array[int]") -> bool:
+    return True
+
+
+@lru_cache(maxsize=1024)
+def _header(header: int) -> _Header:
+    """Read a header; SimFault when it is not a packet that is simulated."""
+    if header == pm4.TYPE2_FILLER:
+        return _Header("FILLER", 1, _nothing)
+    kind = header >> 30
+    if kind != pm4.TYPE3:
+        raise SimFault(f"PM4 packet type {kind} is not known: header {header:#010x}")
+    known = fields(pm4.HEADER, header)
+    opcode, count = known["opcode"], known["count"]
+    name = Opcode(opcode).name if opcode in _OPCODES else f"opcode {opcode:#x}"
+    if opcode not in HANDLERS:
+        raise SimFault(f"PM4 {name} is not simulated: header {header:#010x}")
+    if known["predicate"]:
+        raise SimFault(f"PM4 {name}: predication is not simulated")
+    if opcode == Opcode.NOP and count == pm4.NOP_ONE_WORD_COUNT:
+        return _Header(name, 1, _nothing)
+    handler, lengths = HANDLERS[opcode]
+    if count + 1 not in lengths:
+        wanted = f"{lengths.start}" if len(lengths) == 1 else f"{lengths.start} or more"
+        raise SimFault(f"PM4 {name} has {count + 1} words after its header, not {wanted}")
+    return _Header(name, count + 2, handler)
 
 
 _OPCODES = frozenset(Opcode)

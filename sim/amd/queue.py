@@ -9,6 +9,8 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from cffi import FFI
+
 from hcq.errors import SimFault
 from sim.amd.doorbell import NEVER
 from sim.memory import PageFault
@@ -16,6 +18,7 @@ from sim.memory import PageFault
 if TYPE_CHECKING:
     from sim.amd.gpu import Gpu
 
+_ffi = FFI()
 MAX_INDIRECT_DEPTH = 2
 
 
@@ -51,6 +54,7 @@ class Queue:
     def __init__(self, gpu: "Gpu", setup: Setup) -> None:
         self.gpu = gpu
         self.setup = setup
+        self.name = f"{setup.kind}{setup.identity}"  # as in messages: compute0
         self.frames: list[Frame] = []
         self.stopping = False
         self.halted = False
@@ -62,12 +66,12 @@ class Queue:
         first = gpu.memory.read64(setup.read_pointer)
         self.read_index = first if first == gpu.memory.read64(setup.write_pointer) else 0
         self._partial: int | None = None
-        gpu.memory.write64(setup.read_pointer, self.read_index)
-
-    @property
-    def name(self) -> str:
-        """As in messages: compute0."""
-        return f"{self.setup.kind}{self.setup.identity}"
+        self._ring_start = self.read_index
+        self._at: tuple[Frame, int] | None = None
+        # Plain stores: the kernel does not let the pages go while the queue lives.
+        self._read_cell = _ffi.cast("uint64_t *", setup.read_pointer)
+        self._write_cell = _ffi.cast("uint64_t *", setup.write_pointer)
+        self._read_cell[0] = self.read_index
 
     @property
     def doorbell(self) -> int:
@@ -86,31 +90,31 @@ class Queue:
         """Whether everything that was rung for is done."""
         return not self.frames and self.doorbell in (NEVER, self.read_index)
 
-    def step(self) -> bool:
-        """Carry out one packet. False: nothing to do, or it has to wait."""
-        if not self.is_runnable:
-            return False
-        where = self.name
+    def run(self, limit: int) -> int:
+        """Carry out up to `limit` packets, fewer when one has to wait; how many it were."""
+        done = 0
         try:
-            if not self.frames:
-                self._fetch()
-            frame = self.frames[-1]
-            where = self._where(frame)
-            done = self._carry_out(frame)
+            while done < limit and self.is_runnable:
+                if not self.frames:
+                    self._fetch()
+                frame = self.frames[-1]
+                self._at = frame, frame.position
+                if not self._carry_out(frame):
+                    break
+                done += 1
         except PageFault as fault:
             self.halted = True
-            self.gpu.memory_fault(self, fault.address, fault.access, f"{where}: {fault}")
-            return True
+            text = f"{self._where()}: {fault}"
+            self.gpu.memory_fault(self, fault.address, fault.access, text)
         except SimFault as fault:
             self.halted = True
-            self.gpu.queue_error(self, f"{where}: {fault}")
-            return True
+            self.gpu.queue_error(self, f"{self._where()}: {fault}")
         except Exception as error:
             # A bug of the simulator's own must not leave the program waiting for ever.
             self.halted = True
-            self.gpu.queue_error(self, f"{where}: the simulator failed: {error!r}", "simulator")
-            return True
-        return done
+            text = f"{self._where()}: the simulator failed: {error!r}"
+            self.gpu.queue_error(self, text, "simulator")
+        return done + self.halted
 
     def length(self, frame: Frame) -> int:
         """Words of the packet at the frame's position."""
@@ -169,7 +173,7 @@ class Queue:
             return
         ring = self.frames[0]
         self.read_index = self._ring_start + ring.position * 4 // self.unit
-        self.gpu.memory.write64(self.setup.read_pointer, self.read_index)
+        self._read_cell[0] = self.read_index
         if ring.position == len(ring.words):
             self.frames.clear()
 
@@ -177,7 +181,8 @@ class Queue:
         """Take the words between the read index and what was rung."""
         rung = self.doorbell
         size = self.setup.ring_size
-        published = self.gpu.memory.read64(self.setup.write_pointer)
+        self._at = None
+        published = int(self._write_cell[0])
         self.gpu.record("doorbell", self.gpu.index, self.name, rung)
         if published < rung:
             raise SimFault(
@@ -198,14 +203,18 @@ class Queue:
         self._ring_start = self.read_index
         self.frames.append(Frame(array("I", data), self.setup.ring + start, is_ring=True))
 
-    def _where(self, frame: Frame) -> str:
-        offset = 4 * frame.position
+    def _where(self) -> str:
+        """Where the packet at hand lies, and how it begins."""
+        if self._at is None:
+            return f"{self.name} at its doorbell"
+        frame, position = self._at
+        offset = 4 * position
         if frame.is_ring:
             offset = (self._ring_start * self.unit + offset) % self.setup.ring_size
             place = f"ring+{offset:#x}"
         else:
             place = f"indirect buffer {frame.address:#x}+{offset:#x}"
-        shown = " ".join(f"{word:08x}" for word in frame.words[frame.position :][:4])
+        shown = " ".join(f"{word:08x}" for word in frame.words[position:][:4])
         return f"{self.name} at {place} (words {shown})"
 
 

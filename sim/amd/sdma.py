@@ -5,7 +5,7 @@ zero is a NOP; no packet crosses the end of the ring.
 """
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hcq.amd.defs import pm4, sdma
@@ -80,7 +80,7 @@ def _address(words: "array[int]", index: int) -> int:
     return words[index + 1] << 32 | words[index]
 
 
-def _flag(known: dict[str, int], name: str, *allowed: int) -> None:
+def _flag(known: Mapping[str, int], name: str, *allowed: int) -> None:
     if known[name] not in allowed:
         raise SimFault(f"SDMA {name} {known[name]} is not simulated")
 
