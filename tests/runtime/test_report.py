@@ -37,7 +37,7 @@ def test_line_of_a_kernel(lines, fake, int32, add_kernel):
     GlobalCounters.reset()
     assert lines(lambda: kernel_line(program, call, 0.0005, True), DEBUG=2) == [
         "FAKE:0   kernel     1 add                          args  3  grid 64x1x1 block 1x1x1  "
-        "mem     3.000 MB  tm     500.00 us      2.00 GFLOPS      6.00 GB/s  first"
+        "mem   3.00 MB  tm 500.00 us      2.00 GFLOPS      6.00 GB/s  first"
     ]
 
 
@@ -46,10 +46,11 @@ def test_line_of_a_copy(lines, fake, uint8):
     from runtime.buffer import HostBytes
     from runtime.call import CopyCall
 
+    fake()
     call = CopyCall(Buffer("FAKE", 10**6, uint8), HostBytes(bytes(10**6)))
     assert lines(lambda: copy_line(call, "source view", 0.001), DEBUG=2) == [
-        "FAKE     copy       1 HOST -> FAKE                 source view      1.000 MB  "
-        "mem     0.000 MB  tm    1000.00 us      1.00 GB/s"
+        "FAKE:0   copy       1 HOST -> FAKE:0               source view    1.00 MB  "
+        "mem   0.00 B   tm   1.00 ms      1.00 GB/s"
     ]
 
 
