@@ -79,7 +79,8 @@ class Registry:
         self._names: dict[str, str] = {}
         self._default: str | None = None
         self._lock = threading.RLock()
-        self._has_exit = False
+        self._process = 0  # whose exit closes the devices
+        self._follows_forks = False
 
     def __getitem__(self, name: str) -> OpenedDevice:
         """The device, opened at first use. DeviceNotFound, DeviceOpenError, ConfigError."""
@@ -128,7 +129,7 @@ class Registry:
         """
         limit = time.monotonic() + seconds
         with self._lock:
-            devices = list(self._opened.values())
+            devices = [device for device in self._opened.values() if not device.is_banned]
             self._opened.clear()
             self._known.clear()
             self._default = None
@@ -203,11 +204,17 @@ class Registry:
                 hint=f"indexes count from 0; DEVICE={target.name} is the first",
             )
         device = OpenedDevice(open_backend(target.index), target, count)
-        if not self._has_exit:
-            self._has_exit = True
-            atexit.register(self._at_exit, os.getpid())
-            os.register_at_fork(after_in_child=self._after_fork)
+        self._follow_process()
         return device
+
+    def _follow_process(self) -> None:
+        """Close at the exit of this process, and be told of forks."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            atexit.register(self._at_exit, self._process)
+        if not self._follows_forks:
+            self._follows_forks = True
+            os.register_at_fork(after_in_child=self._after_fork)
 
     def _setting(self, target: Target) -> Target:
         """What DEVICE says about this device: interface and renderer."""

@@ -38,6 +38,7 @@ class OpenedDevice:
         self.allocator = Allocator(backend)
         self.counters: Counters = GlobalCounters.add_device(self.name, lambda: self.allocator.live)
         self.capabilities = frozenset(hook for hook in HOOKS if has(backend, hook))
+        self.is_banned = False
         self._count = count
         self._programs: dict[str, Program] = {}
         self._loading = threading.Lock()
@@ -108,6 +109,7 @@ class OpenedDevice:
 
     def ban(self, reason: str) -> None:
         """From here on every use raises DeviceBanned; nothing of the device is touched."""
+        self.is_banned = True
         self.allocator.forget()
         banned: Any = Banned(self.name, self.arch, self.renderers, reason)
         self.backend = self.allocator.backend = banned

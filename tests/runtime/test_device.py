@@ -338,6 +338,7 @@ if child == 0:
         Buffer('CPU', 4, E).ensure_allocated()
     except DeviceBanned as error:
         print(error.what, flush=True)
+    print(bytes(Buffer('CPU:1', 2, E).copy_in(b'ok').copy_out()), flush=True)
     raise SystemExit(0)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), bytes(buffer.copy_out()))
 """
@@ -351,6 +352,7 @@ def test_forked_child_may_not_use_what_the_parent_opened():
     assert out.splitlines() == [
         "CPU:0 cannot be used here: it was opened before fork",
         "CPU:0 cannot be used here: it was opened before fork",
+        "b'ok'",
         "0 b'abcd'",
     ]
 
