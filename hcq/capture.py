@@ -151,26 +151,15 @@ def wrap(host: Host) -> Host:
     return _hosts[0]
 
 
-def device(host: Host, device: Any) -> None:
+def device(host: Host, name: str, arch: str) -> None:
     """Record an opened device."""
     if isinstance(host, CaptureHost):
-        host.recorder.write(
-            "device", name=device.name, vendor="amd", arch=device.target, t=host.seconds()
-        )
+        vendor = name.partition(":")[0].lower()
+        host.recorder.write("device", name=name, vendor=vendor, arch=arch, t=host.seconds())
 
 
-def submission(host: Host, device: Any, channel: Any, words: Iterable[int], put: int) -> None:
-    """Record what a channel is about to publish."""
+def submission(host: Host, words: Iterable[int], **keys: Any) -> None:
+    """Record what a channel is about to publish, before its doorbell."""
     if isinstance(host, CaptureHost):
-        host.recorder.write(
-            "submission",
-            t=host.seconds(),
-            device=device.name,
-            queue=channel.name,
-            kind=channel.kind,
-            arch=device.target,
-            words=[f"{word:08x}" for word in words],
-            before=hex(channel.put),
-            after=hex(put),
-            doorbell=hex(put),
-        )
+        text = [f"{word:08x}" for word in words]
+        host.recorder.write("submission", t=host.seconds(), words=text, **keys)

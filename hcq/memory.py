@@ -119,9 +119,7 @@ class RangeAllocator:
     def give(self, address: int) -> None:
         """Take a block back and merge it with free neighbours."""
         if address not in self._used:
-            raise BufferUseError(
-                "this address is not handed out", facts={"address": hex(address)}
-            )
+            raise BufferUseError("this address is not handed out", facts={"address": hex(address)})
         size = self._used.pop(address)
         before = self._ends.get(address)
         if before is not None:

@@ -29,7 +29,7 @@ GTT = kfd.ALLOC_GTT | kfd.ALLOC_NO_SUBSTITUTE | kfd.ALLOC_WRITABLE | kfd.ALLOC_E
 RING_FLAGS = GTT | kfd.ALLOC_PUBLIC | kfd.ALLOC_COHERENT | kfd.ALLOC_UNCACHED
 VRAM = kfd.ALLOC_VRAM | kfd.ALLOC_NO_SUBSTITUTE | kfd.ALLOC_WRITABLE | kfd.ALLOC_EXECUTABLE
 
-Publish = Callable[["Channel", Sequence[int], int], None]
+Publish = Callable[["Channel", Sequence[int], int, int], None]
 
 
 class Channel:
@@ -93,9 +93,7 @@ class Channel:
 
     def _map_doorbell(self, offset: int) -> None:
         inside = offset % kfd.DOORBELL_SLICE
-        self._slice = self._process.host.mmap(
-            self._process.fd, kfd.DOORBELL_SLICE, offset - inside
-        )
+        self._slice = self._process.host.mmap(self._process.fd, kfd.DOORBELL_SLICE, offset - inside)
         self._undo.callback(self._process.host.munmap, self._slice)
         self.doorbell: Region = self._slice.window(inside, 8)
 
@@ -160,7 +158,7 @@ class Channel:
         if first < len(data):
             self._ring_view.write(0, data[first:])
         if self.on_publish is not None:
-            self.on_publish(self, words, before + needed)
+            self.on_publish(self, words, before + needed, value)
         # No call between these two: a Ctrl-C must not part the pointer from the timeline.
         self.put = before + needed
         if timeline is not None:

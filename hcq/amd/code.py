@@ -13,9 +13,7 @@ CODE_ALIGNMENT = 256
 class CodeMemory:
     """Hands out executable memory; a part given back is free once the GPU is done with it."""
 
-    def __init__(
-        self, allocate: Callable[[int], Buffer], passed: Callable[[], int]
-    ) -> None:
+    def __init__(self, allocate: Callable[[int], Buffer], passed: Callable[[], int]) -> None:
         self._allocate = allocate
         self._passed = passed
         self._chunks: list[tuple[Buffer, RangeAllocator]] = []

@@ -9,9 +9,7 @@ from hcq.host import Region
 from hcq.ioctl_defs import kfd
 
 FLUSH_OFFSET = 0
-FLAGS = (
-    kfd.ALLOC_MMIO_REMAP | kfd.ALLOC_COHERENT | kfd.ALLOC_NO_SUBSTITUTE | kfd.ALLOC_WRITABLE
-)
+FLAGS = kfd.ALLOC_MMIO_REMAP | kfd.ALLOC_COHERENT | kfd.ALLOC_NO_SUBSTITUTE | kfd.ALLOC_WRITABLE
 
 
 class HdpFlush:

@@ -60,9 +60,7 @@ class ComputeQueue(_Queue):
     def timestamp(self, address: Number) -> Self:
         """Write the GPU clock once everything before has finished."""
         return self._packet(
-            *pm4.release(
-                self.arch, address, 0, pm4_defs.RELEASE_DATA_GPU_CLOCK, flush=False
-            )
+            *pm4.release(self.arch, address, 0, pm4_defs.RELEASE_DATA_GPU_CLOCK, flush=False)
         )
 
     def barrier(self) -> Self:
@@ -70,9 +68,7 @@ class ComputeQueue(_Queue):
         self._packet(*pm4.partial_flush())
         return self._packet(*pm4.acquire(self.arch, **self.arch.acquire))
 
-    def launch(
-        self, program: Program, arguments: Number, grid: Grid, block: Sequence[int]
-    ) -> Self:
+    def launch(self, program: Program, arguments: Number, grid: Grid, block: Sequence[int]) -> Self:
         """Run a program; LaunchError outside its or the chip's limits, nothing for a zero grid."""
         program.check_launch(grid, block)
         if 0 in grid:
@@ -115,9 +111,7 @@ class ComputeQueue(_Queue):
     def interrupt(self, slot: int, event: int) -> Self:
         """Wake the host: write the event's slot, then interrupt with its id."""
         data = pm4_defs.RELEASE_DATA_64
-        return self._packet(
-            *pm4.release(self.arch, slot, event, data, flush=False, event=event)
-        )
+        return self._packet(*pm4.release(self.arch, slot, event, data, flush=False, event=event))
 
     def acquire_code(self) -> Self:
         """Drop cached instructions after code was uploaded."""
@@ -150,9 +144,7 @@ class CopyQueue(_Queue):
         """Nothing to do: packets of one copy queue run in order."""
         return self
 
-    def launch(
-        self, program: Program, arguments: Number, grid: Grid, block: Sequence[int]
-    ) -> Self:
+    def launch(self, program: Program, arguments: Number, grid: Grid, block: Sequence[int]) -> Self:
         """Not on this kind."""
         raise self._lacks("launch", COMPUTE)
 

@@ -39,9 +39,7 @@ class Staging:
                 piece = data[at : at + SLOT_BYTES]
                 slot, address, view = self._take()
                 view[: len(piece)] = piece
-                self._values[slot] = self._device.submit_copy(
-                    destination + at, address, len(piece)
-                )
+                self._values[slot] = self._device.submit_copy(destination + at, address, len(piece))
 
     def copy_out(self, source: int, into: memoryview) -> None:
         """Bytes at a GPU address to the host, several slots in flight."""

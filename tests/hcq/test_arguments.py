@@ -13,7 +13,7 @@ def test_natural_layout_puts_pointers_first_then_aligned_scalars():
     assert [a.offset for a in layout.arguments] == [0, 8, 16, 24, 28]
     values = [0x1122334455667788, 0xAB, 0x0102030405060708, 0xCDEF, 1.0]
     assert layout.pack(values) == bytes.fromhex(
-        "8877665544332211" "ab00000000000000" "0807060504030201" "efcd0000" "0000803f"
+        "8877665544332211ab000000000000000807060504030201efcd00000000803f"
     )
 
 
@@ -23,21 +23,21 @@ def test_packed_layout_is_taken_from_offsets():
     fields = [("a", 0, 1), ("b", 1, 8), ("c", 9, 2), ("d", 11, 4)]
     layout = ArgumentLayout(tuple(Argument(*field) for field in fields), 16)
     assert layout.pack([0xAB, 0x0102030405060708, 0xCDEF, 1.0]) == bytes.fromhex(
-        "ab" "0807060504030201" "efcd" "0000803f" "00"
+        "ab0807060504030201efcd0000803f00"
     )
 
 
 @pytest.mark.row("HCQ-14")
 def test_floats_take_the_float_of_the_arguments_size():
     assert natural([2, 4, 8]).pack([1.0, 1.0, 1.0]) == bytes.fromhex(
-        "003c0000" "0000803f" "000000000000f03f"
+        "003c00000000803f000000000000f03f"
     )
 
 
 @pytest.mark.row("HCQ-14")
 def test_negative_ints_are_twos_complement():
     assert natural([1, 2, 4, 8]).pack([-1, -2, -3, -4]) == bytes.fromhex(
-        "ff00feff" "fdffffff" "fcffffffffffffff"
+        "ff00fefffdfffffffcffffffffffffff"
     )
 
 

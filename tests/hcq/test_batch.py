@@ -76,9 +76,7 @@ def test_between_a_thousand_replays_only_listed_words_differ(machine_device):
     rng = random.Random(3)
     before = region.read(0, region.size)
     for _ in range(1000):
-        slots = {
-            name: buffer.address + 4 * rng.randrange(64, 1000) for name in ("to", "also")
-        }
+        slots = {name: buffer.address + 4 * rng.randrange(64, 1000) for name in ("to", "also")}
         batch.submit(slots)
         after = region.read(0, region.size)
         changed = {i // 4 for i in range(len(after)) if after[i] != before[i]}

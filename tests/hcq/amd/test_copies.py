@@ -55,9 +55,9 @@ def test_host_copying_overlaps_with_the_copy_engine(device, verb):
     buffer = device.allocate(4 * SLOT, cpu_access=False)
     getattr(device, verb)(buffer, 0, bytearray(SLOT))  # the slots' memory is had now
     events = []
-    submit, wait = device.submit_copy, device.wait
-    device.submit_copy = lambda *args: events.append("submit") or submit(*args)
-    device.wait = lambda value, timeout=None: events.append("wait") or wait(value, timeout)
+    submit, wait = device.copies.submit_copy, device.copies.wait
+    device.copies.submit_copy = lambda *args: events.append("submit") or submit(*args)
+    device.copies.wait = lambda value, timeout=None: events.append("wait") or wait(value, timeout)
     getattr(device, verb)(buffer, 0, bytearray(4 * SLOT))
     # Each submit is preceded by the wait for its own slot, which has long been free.
     assert events[:8] == ["wait", "submit"] * 4
@@ -66,9 +66,9 @@ def test_host_copying_overlaps_with_the_copy_engine(device, verb):
 @pytest.mark.row("HCQ-17")
 def test_a_host_view_is_written_directly_when_nothing_runs(device):
     buffer = device.allocate(4096)
-    before = device.timeline.submitted
+    before = device.work.timeline.submitted
     assert round_trip(device, buffer, b"abc", 7) == b"abc"
-    assert device.timeline.submitted == before
+    assert device.work.timeline.submitted == before
     assert bytes(buffer.view()[7:10]) == b"abc"
 
 
@@ -159,7 +159,7 @@ def test_user_pages_are_seen_by_the_copy_engine(device):
 @pytest.mark.row("AMD-05")
 def test_host_writes_to_vram_are_flushed_before_each_submission(device):
     flushes = []
-    device.hdp.flush = lambda: flushes.append(device.timeline.submitted)
+    device.hdp.flush = lambda: flushes.append(device.work.timeline.submitted)
     device.allocate(4096)
     value = device.submit(device.queue("compute").barrier())
     assert flushes == [value - 1]

@@ -16,7 +16,7 @@ def test_address_zero_names_kernel_page_and_kind(device, compiled):
         device.synchronize()
     facts = e.value.facts
     assert (facts["address"], facts["kind"], facts["queue"]) == ("0x0", "not-present", "compute0")
-    assert facts["submission"] == device.timeline.submitted
+    assert facts["submission"] == device.work.timeline.submitted
     assert e.value.hint
 
 

@@ -120,9 +120,9 @@ def test_hidden_arguments_need_the_launch_size(device, compiled):
 @pytest.mark.row("ALC-11")
 def test_private_memory_grows_with_the_neediest_program(device, compiled, words):
     device.load(compiled("spill"), "spill")
-    small = device.scratch.bytes_per_thread
+    small = device.loader.scratch.bytes_per_thread
     program = device.load(compiled("spill_huge"), "spill_huge")
-    assert device.scratch.bytes_per_thread > small
+    assert device.loader.scratch.bytes_per_thread > small
     out = device.allocate(256)
     device.launch(program, [out.address, 3999], (1, 1, 1), (64, 1, 1))
     assert words(device, out, 3) == [0, 3999, 7998]
@@ -150,8 +150,8 @@ def test_argument_ring_goes_round_and_every_launch_sees_its_own_values(device, c
 
     program = device.load(compiled("bump"), "bump")
     # A ring of 4 segments of 1 KiB instead of 16 MiB: 16 blocks each, so 200 launches go round.
-    device._blocks = BumpAllocator(
-        device._arguments.address, 4096, device._wait_reused, segments=4
+    device.loader.blocks = BumpAllocator(
+        device.loader._ring.address, 4096, device.work.wait_reused, segments=4
     )
     cells = device.allocate(800, zero=True)
     for i in range(200):

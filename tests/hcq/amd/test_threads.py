@@ -84,7 +84,7 @@ def test_no_producer_exposes_words_that_are_not_written(device):
 
     def work(number):
         for i in range(500):
-            channel_lock_free = device.queue("compute").write(device._arguments.address, [i])
+            channel_lock_free = device.queue("compute").write(device.loader._ring.address, [i])
             device.submit(channel_lock_free)
 
     run_all([lambda n=n: work(n) for n in range(2)])
@@ -94,7 +94,7 @@ def test_no_producer_exposes_words_that_are_not_written(device):
     assert puts == sorted(puts)
     assert all(put == pointer for put, pointer, _ in seen)
     # Each submission ends with the interrupt's context word: the event's id.
-    assert {last for _, _, last in seen} == {device.events.signal_id}
+    assert {last for _, _, last in seen} == {device.work.events.signal_id}
 
 
 @pytest.mark.row("HCQ-25")
@@ -135,7 +135,7 @@ def test_a_publish_that_was_interrupted_before_its_doorbell_is_completed(device)
     with pytest.raises(KeyboardInterrupt):
         device.submit(device.queue("compute").barrier())
     channel.ring_doorbell = ring
-    assert device.timeline.submitted == 1
+    assert device.work.timeline.submitted == 1
     device.wait(1, timeout=5)
 
 

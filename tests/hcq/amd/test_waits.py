@@ -38,7 +38,7 @@ def test_a_callers_limit_leaves_the_device_good(held):
     assert (caught.value.facts["awaited"], caught.value.facts["seen"]) == (1, 0)
     let_go(flag)
     device.synchronize()
-    assert device.health() == "good"
+    assert device.health() == "ok"
 
 
 @pytest.mark.row("HCQ-09")
@@ -149,7 +149,7 @@ def test_after_a_short_spin_the_host_sleeps(held):
     threading.Timer(0.05, let_go, [flag]).start()
     device.synchronize()
     # 50 ms in sleeps of at most 20 ms, not thousands of looks.
-    assert 1 <= device.waits.sleeps < 20
+    assert 1 <= device.work.waits.sleeps < 20
 
 
 @pytest.mark.row("AMD-16")
@@ -233,7 +233,7 @@ def test_a_job_too_big_for_the_ring_is_refused_before_any_write(device, kind):
         device.submit(queue)
     assert caught.value.facts["limit"] == 524288
     assert device.channels[kind].put == put
-    assert device.timeline.submitted == 0
+    assert device.work.timeline.submitted == 0
 
 
 @pytest.mark.row("AMD-12")
@@ -277,7 +277,7 @@ def test_the_timeline_goes_past_the_hardware_payload(machine, limit):
         back = bytearray(1 << 20)
         device.copy_out(buffer, 0, back)
         assert back == data
-    assert device.timeline.submitted > limit
+    assert device.work.timeline.submitted > limit
     device.synchronize()
     device.close()
 

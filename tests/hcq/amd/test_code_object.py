@@ -7,9 +7,9 @@ import time
 import pytest
 
 from hcq.amd.arch import GFX1100
+from hcq.amd.code_object import parse, relocate
 from hcq.amd.defs import descriptor as defs
 from hcq.amd.metadata import decode
-from hcq.amd.program import parse, relocate
 from hcq.elf import ObjectFile, Relocation, Symbol
 from hcq.errors import CodeObjectError
 
@@ -241,9 +241,7 @@ def test_an_undefined_symbol_is_refused(compiled):
 
 
 def test_metadata_values_are_decoded():
-    packed = bytes.fromhex(
-        "86" "a16101" "a162ff" "a163cd0100" "a16492c3c0" "a165d9026869" "a166cb3ff8000000000000"
-    )
+    packed = bytes.fromhex("86a16101a162ffa163cd0100a16492c3c0a165d9026869a166cb3ff8000000000000")
     assert decode(packed) == {"a": 1, "b": -1, "c": 256, "d": [True, None], "e": "hi", "f": 1.5}
 
 
