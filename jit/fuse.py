@@ -45,6 +45,7 @@ class Fusion:
                 self.users[s].append(i)
         self.stored = [n.realized is not None for n in nodes]  # leaves over memory
         self.kept = set(required)
+        self.apart: set[int] = set()  # kept nodes that no kernel may both store and use
         self.absorbed: dict[int, tuple[Node, ...]] = {}
         self._owner: dict[int, int] = {}
         self._moved: set[int] = set()
@@ -57,10 +58,6 @@ class Fusion:
         self._base = self._bases()
         self._weigh()
         self._share()
-
-    def keep(self, node: Node) -> None:
-        """Give a node memory after all."""
-        self.kept.add(self.at[id(node)])
 
     def has_memory(self, i: int) -> bool:
         """Whether the node at i is read from memory by its users."""

@@ -12,7 +12,7 @@ from math import prod
 
 from jit.dtype import DType, dtypes
 from jit.graph import ELEMENTWISE, MOVEMENT, Node, Op
-from jit.movement import Index, row_major, source_index
+from jit.movement import Index, reshaped, row_major, source_index
 from jit.simplify import Algebra, Sum
 from jit.value import Condition, Value, Values, compute_dtype, keeps_zero
 
@@ -84,17 +84,19 @@ class Lowering:
         self._roots: dict[int, Place] = {}
 
     def run(self, roots: Sequence[Root]) -> Body:
-        """The kernel's values. All roots have the same shape."""
+        """The kernel's values. All roots have as many elements, walked in row-major order."""
         shape = roots[0].node.shape
         index = tuple(self.algebra.axis(i, n) for i, n in enumerate(shape))
-        start = self._place(index, (), False)
-        self._roots = {id(root.node): start for root in roots}
+        for root in roots:
+            own = reshaped(index, shape, root.node.shape, self.algebra)
+            self._roots[id(root.node)] = self._place(own, (), False)
         body = Body(self.algebra, self.values, [axis for axis in index if axis.terms])
         for root in roots:
+            start = self._roots[id(root.node)]
             value = self._value(root.node, start)
-            target = row_major(index, shape, self.algebra)
+            target = row_major(start.index, root.node.shape, self.algebra)
             if root.view is not None:
-                target = self._place_in_leaf(root.view, index)
+                target = self._place_in_leaf(root.view, start.index)
             body.stores.append((root.slot, target, self.values.round(value, root.node.dtype)))
         sizes = self._reduce_sizes or ()
         body.reduces = [self._reduce_axis(i, n) for i, n in enumerate(sizes)]

@@ -34,27 +34,32 @@ def row_major(index: Index, shape: Shape, algebra: Algebra) -> Sum:
     return algebra.total(reversed(parts))
 
 
-def _reshape(node: Node, index: Index, algebra: Algebra) -> Index:
-    """Axes are matched in groups of equal size, so that only real splits divide."""
-    old, new = node.src[0].shape, node.shape
+def reshaped(index: Index, shape: Shape, other: Shape, algebra: Algebra) -> Index:
+    """The index, in `other`, of the element at the same row-major position as index in shape.
+
+    Axes are matched in groups of equal size, so that only real splits divide.
+    """
     result: list[Sum] = []
     i = j = 0
-    while i < len(old) or j < len(new):
-        first_old, first_new = i, j
-        size_old = old[i] if i < len(old) else 1
-        size_new = new[j] if j < len(new) else 1
-        i, j = min(i + 1, len(old)), min(j + 1, len(new))
-        while size_old != size_new:
-            if size_old < size_new:
-                size_old *= old[i]
+    while i < len(other) or j < len(shape):
+        first_other, first = i, j
+        size_other = other[i] if i < len(other) else 1
+        size = shape[j] if j < len(shape) else 1
+        i, j = min(i + 1, len(other)), min(j + 1, len(shape))
+        while size_other != size:
+            if size_other < size:
+                size_other *= other[i]
                 i += 1
             else:
-                size_new *= new[j]
+                size *= shape[j]
                 j += 1
-        group = old[first_old:i]
-        flat = row_major(index[first_new:j], new[first_new:j], algebra)
-        result += _unravel(flat, group, algebra)
+        flat = row_major(index[first:j], shape[first:j], algebra)
+        result += _unravel(flat, other[first_other:i], algebra)
     return tuple(result)
+
+
+def _reshape(node: Node, index: Index, algebra: Algebra) -> Index:
+    return reshaped(index, node.shape, node.src[0].shape, algebra)
 
 
 def _unravel(flat: Sum, shape: Shape, algebra: Algebra) -> list[Sum]:

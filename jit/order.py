@@ -9,16 +9,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from jit.fuse import MAX_INPUTS, MAX_OPERATIONS, Fusion
-from jit.graph import ELEMENTWISE, LEAVES, Op
+from jit.fuse import MAX_OPERATIONS, Fusion
+from jit.graph import ELEMENTWISE, LEAVES, Node, Op
 
-_MAX_STORES = 8
+_MAX_STORES = 12
+_MAX_BUFFERS = 28  # of one kernel
 _CANDIDATES = 8  # how many earlier groups of the same shape are tried
+# How a kernel reads a value that has memory; the larger wins.
+_SAME = 0  # at its own index
+_RESHAPED = 1  # at its own place in row-major order, in another shape
+_MOVED = 2  # elsewhere
 
 
 @dataclass
 class Unit:
-    """One kept node. reads: per position read, whether at another index than its own."""
+    """One kept node. reads: per position read, whether elsewhere than at its own place."""
 
     root: int
     reads: dict[int, bool] = field(default_factory=dict)
@@ -43,27 +48,33 @@ class Group:
 def make_unit(fusion: Fusion, root: int) -> Unit:
     """What the kernel of a kept node reads and computes."""
     unit = Unit(root)
-    moved = {root: False}
+    how = {root: _SAME}
     waiting = [-root]
     nodes = fusion.nodes
     while waiting:
         i = -heappop(waiting)
         node = nodes[i]
         if i != root and fusion.has_memory(i):
-            unit.reads[i] = moved[i]
+            unit.reads[i] = how[i] == _MOVED or node.size != nodes[root].size or i in fusion.apart
             continue
         if node.op in LEAVES:
             continue
         unit.operations += node.op in ELEMENTWISE
         if fusion.reduces(i):
             unit.reductions.append(i)
-        stays = node.op in ELEMENTWISE or node.op is Op.CONTIGUOUS
         for position, source in enumerate(fusion.sources[i]):
-            away = moved[i] or not (stays or (node.op is Op.INDEX and position > 0))
-            if source not in moved:
+            if source not in how:
                 heappush(waiting, -source)
-            moved[source] = moved.get(source, False) or away
+            step = max(how[i], _step(node, position))
+            how[source] = max(how.get(source, _SAME), step)
     return unit
+
+
+def _step(node: Node, position: int) -> int:
+    """How an operand is read, compared to the result."""
+    if node.op in ELEMENTWISE or node.op is Op.CONTIGUOUS or (node.op is Op.INDEX and position):
+        return _SAME
+    return _RESHAPED if node.op is Op.RESHAPE else _MOVED
 
 
 def in_order(units: Sequence[Unit]) -> list[Unit]:
@@ -119,16 +130,24 @@ class Grouping:
         needs = {
             self._group_of[root] for root in (*unit.reads, *unit.after) if root in self._group_of
         }
-        alike = self._alike.setdefault((node.shape, node.device), [])
-        joinable = node.op is not Op.COPY
-        for n in reversed(alike[-_CANDIDATES:] if joinable else []):
-            if self._may_join(unit, n, needs):
-                self._join(unit, n, needs - {n})
-                return
-        self._group_of[unit.root] = len(self.groups)
-        if joinable:
+        alike = self._alike.setdefault(_loops(node), [])
+        if node.op is not Op.COPY:
+            for n in self._candidates(unit, alike):
+                if self._may_join(unit, n, needs):
+                    self._join(unit, n, needs - {n})
+                    return
             alike.append(len(self.groups))
+        self._group_of[unit.root] = len(self.groups)
         self.groups.append(Group([unit], needs, self._all_behind(needs)))
+
+    def _candidates(self, unit: Unit, alike: list[int]) -> list[int]:
+        """Groups to try: those it reads element by element, then the latest with its loops."""
+        read = [
+            self._group_of[root]
+            for root, moved in unit.reads.items()
+            if not moved and root in self._group_of
+        ]
+        return list(dict.fromkeys([*reversed(read), *reversed(alike[-_CANDIDATES:])]))
 
     def _all_behind(self, needs: Iterable[int]) -> int:
         behind = 0
@@ -139,6 +158,8 @@ class Grouping:
     def _may_join(self, unit: Unit, n: int, needs: set[int]) -> bool:
         group = self.groups[n]
         bit = 1 << n
+        if self.fusion.nodes[group.units[0].root].op is Op.COPY:
+            return False
         if any(other != n and self.groups[other].behind & bit for other in needs):
             return False
         roots = set(group.roots)
@@ -154,7 +175,7 @@ class Grouping:
         units = [*group.units, unit]
         if sum(u.operations for u in units) > MAX_OPERATIONS:
             return False
-        return len({r for u in units for r in u.reads} | set(group.roots)) < MAX_INPUTS
+        return len({r for u in units for r in u.reads} | set(group.roots)) <= _MAX_BUFFERS
 
     def _reductions_fit(self, unit: Unit, group: Group, *, reading: bool) -> bool:
         theirs = [r for u in group.units for r in u.reductions]
@@ -181,3 +202,8 @@ class Grouping:
         for other in self.groups:
             if other.behind >> n & 1:
                 other.behind |= group.behind
+
+
+def _loops(node: Node) -> tuple[object, ...]:
+    """What units must have in common to share loops without reading each other."""
+    return tuple(n for n in node.shape if n != 1), node.device

@@ -144,8 +144,10 @@ class Planner:
             return self._all_steps(fusion)
         except Conflict as conflict:
             number = fusion.at[id(conflict.node)]
-            if number in kept:
+            if number in fusion.apart:
                 raise
+            if number in kept:
+                fusion.apart.add(number)
             fusion.kept = kept | {number}
             self.slots = slots
             del self.made[made:]
