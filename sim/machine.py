@@ -234,6 +234,11 @@ class Machine:
         """Lose every interrupt from now on, or no longer."""
         self.kfd.events.interrupts = not lost
 
+    def evict(self, seconds: float) -> None:
+        """Keep queues off the hardware for a time, as the kernel does when memory is short."""
+        for gpu in self.gpus:
+            gpu.evicted_until = self._clock.nanoseconds() + int(seconds * 1e9)
+
     def hold(self) -> None:
         """Queues stand still until release_held(): nothing that is rung for runs."""
         for gpu in self.gpus:

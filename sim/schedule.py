@@ -134,6 +134,8 @@ class Seeded:
             self._idle_step = FIRST_IDLE_STEP
             return
         self._clock.advance(self._idle_step)
+        for gpu in self._gpus:
+            gpu.look_for_hangs()
         self._idle_step = min(self._idle_step * 2, LAST_IDLE_STEP)
 
     def before_call(self) -> None:

@@ -60,6 +60,7 @@ class Limits:
     large_bar: bool = True
     queues: int = 127
     watchdog: float | None = None  # a kernel that runs longer gets the GPU reset
+    preemptible: bool = True  # False: a queue cannot be destroyed while its kernel runs
     kernel_seconds: float = 5.0  # seeded mode: real time after which a kernel counts as endless
     executor: Callable[[GpuMemory], Executor] | None = None
 
@@ -96,6 +97,9 @@ class Gpu:
         self.lock = threading.RLock()
         self.wanted = 0  # threads that want the lock: stepping makes way for them
         self.is_working = False
+        self.evicted_until = 0  # nanoseconds; memory is short, the kernel keeps the queues off
+        self.running: Queue | None = None  # whose kernel is on the execution units
+        self.hangs: list[tuple[Queue, int]] = []  # and since when, in seeded mode
         self.is_held = False  # a test wants the queues to stand still
         self.is_stopped = False  # after a fault or reset nothing runs any more
         self.driver: Driver | None = None
@@ -115,6 +119,8 @@ class Gpu:
     def runnable(self) -> list[Queue]:
         """The queues that may get somewhere."""
         if self.is_stopped or self.is_held:
+            return []
+        if self.board.clock.nanoseconds() < self.evicted_until:
             return []
         return [queue for queue in self.queues if queue.is_runnable]
 
@@ -142,11 +148,14 @@ class Gpu:
         patience = _Patience(self, queue)
         from sim.amd.wave import Dispatch, WaveFault
 
+        self.running = queue
         try:
             with self.memory.in_use():
                 self._execution_units().run(Dispatch(**vars(launch)), patience.is_over)
         except WaveFault as fault:
             return self._wave_fault(queue, launch, fault, patience)
+        finally:
+            self.running = None
         self.board.clock.advance(DISPATCH_NANOSECONDS)
         return True
 
@@ -168,6 +177,14 @@ class Gpu:
         self.record("fault", self.index, queue.name, kind)
         if self.driver:
             self.driver.queue_error(self, queue)
+
+    def look_for_hangs(self) -> None:
+        """Seeded mode: reset the GPU when a kernel hangs for longer than the watchdog allows."""
+        if self.limits.watchdog is None or self.is_stopped or not self.driver:
+            return
+        now = self.board.clock.nanoseconds()
+        if any(now - since > self.limits.watchdog * 1e9 for _, since in self.hangs):
+            self.driver.reset(self, "hang")
 
     def close(self) -> None:
         """Stop what runs and let go of the doorbells."""
@@ -214,7 +231,9 @@ class Gpu:
     def _hang(self, queue: Queue, text: str, patience: "_Patience") -> None:
         self._note("hang", queue, text)
         self.record("hang", self.index, queue.name)
-        if patience.is_reset and self.driver:
+        if self.board.seeded:
+            self.hangs.append((queue, self.board.clock.nanoseconds()))
+        elif patience.is_reset and self.driver:
             self.driver.reset(self, "hang")
 
     def _note(self, kind: str, queue: Queue, text: str) -> None:

@@ -8,7 +8,7 @@ in the table is ENOTTY. State belongs to the process: closing the file ends noth
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from errno import EBUSY, EEXIST, EFAULT, EINVAL, EIO, ENOTTY, EPERM
+from errno import EBUSY, EEXIST, EFAULT, EINVAL, EIO, ENOTTY, EPERM, ETIME
 from typing import Any
 
 from cffi import FFI
@@ -319,6 +319,7 @@ def destroy_queue(state: Kfd, args: Any) -> None:
     queue = state.queues.get(args.queue_id)
     if queue is None:
         raise Refusal(EINVAL, f"there is no queue {args.queue_id}")
+    wedged = queue.gpu.running is queue and not queue.gpu.limits.preemptible
     # A kernel that runs is preempted: the executor looks at this flag.
     queue.stopping = True
     with Held(queue.gpu):
@@ -328,6 +329,10 @@ def destroy_queue(state: Kfd, args: Any) -> None:
     for buffer in queue.setup.buffers:
         buffer.queues -= 1
     state.scheduler.changed(queue.gpu)
+    if wedged:
+        # The scheduler's firmware did not answer in time; the kernel resets the GPU.
+        state.reset(queue.gpu, "hang")
+        raise Refusal(ETIME, f"{queue.name} could not be preempted")
 
 
 @call(kfd.UPDATE_QUEUE)

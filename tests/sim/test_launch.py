@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hcq.errors import ConfigError, Unsupported
-from sim.launch import parse
+from sim.launch import main, parse
 
 ROOT = Path(__file__).parents[2]
 
@@ -86,10 +86,16 @@ def test_stats_are_one_counter_a_line_on_stderr(script):
     ],
 )
 def test_a_bad_option_is_one_line_and_exit_code_2(arguments):
-    done = run("-m", "sim", *arguments)
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
-    assert done.stdout == ""
+    written = []
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments, written.append)
+    assert len("".join(written).splitlines()) == 1
+
+
+@pytest.mark.refusal
+def test_the_process_ends_with_2_after_a_bad_option():
+    done = run("-m", "sim", "--gpu", "gfx9999", "x.py")
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
 
 
 @pytest.mark.refusal

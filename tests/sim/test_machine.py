@@ -121,7 +121,7 @@ def test_an_interface_that_is_not_simulated_is_refused(machine, version):
 
 @pytest.mark.refusal
 def test_an_unknown_chip_is_refused_with_the_list(machine):
-    with pytest.raises(ConfigError, match="no simulated chip 'gfx1101'.*gfx1100"):
+    with pytest.raises(ConfigError, match=r"no simulated chip 'gfx1101'.*gfx1100"):
         machine(gpu="gfx1101")
 
 

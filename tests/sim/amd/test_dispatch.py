@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hcq.errors import SimFault
+from hcq.errors import IoctlError, SimFault
 from hcq.ioctl_defs import kfd
 from sim.amd import launch
 
@@ -201,6 +201,26 @@ def test_a_kernel_that_never_ends_is_stopped_with_its_queue(compute):
     other = s.c.queue()
     other.submit(*dispatch(load(s, END)))
     assert other.finished()
+
+
+def test_a_hang_in_virtual_time_gets_the_gpu_reset(compute):
+    s = compute(kernel_seconds=0.02, watchdog=10)
+    event = s.c.event(s.c.event_page(), kfd.EVENT_HW_EXCEPTION)
+    s.queue.submit(*dispatch(load(s, ENDLESS)))
+    assert s.c.wait_events(event, timeout=9000)[0] == kfd.WAIT_RESULT_TIMEOUT
+    assert s.c.wait_events(event, timeout=2000)[0] == kfd.WAIT_RESULT_COMPLETE
+
+
+@pytest.mark.refusal
+def test_a_queue_that_cannot_be_preempted_costs_a_reset(compute):
+    s = compute(seed=None, preemptible=False)
+    event = s.c.event(s.c.event_page(), kfd.EVENT_HW_EXCEPTION)
+    s.queue.submit(*dispatch(load(s, ENDLESS)))
+    assert s.c.until(lambda: s.host.gpus[0].running)
+    with pytest.raises(IoctlError, match="ETIME"):
+        s.queue.destroy()
+    told = s.c.wait_events(event)[1][0].hw_exception_data
+    assert (told.reset_type, told.memory_lost) == (0, 1)
 
 
 def test_a_kernel_that_runs_too_long_gets_the_gpu_reset(compute):

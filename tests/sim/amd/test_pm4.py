@@ -409,6 +409,27 @@ def test_a_queue_without_percentage_does_not_run(compute):
     assert s.queue.finished()
 
 
+@pytest.mark.row("SIM-06")
+@pytest.mark.parametrize("seed", [None, 1])
+def test_evicted_queues_go_on_later(compute, seed):
+    s = compute(seed=seed)
+    s.host.evict(0.05)
+    s.queue.submit(*write32(s.out.address, 1))
+    start = s.host.now()
+    assert s.queue.finished()
+    assert s.host.now() - start >= 0.03
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_held_queues_stand_still(compute, seed):
+    s = compute(seed=seed)
+    s.host.hold()
+    s.queue.submit(*write32(s.out.address, 1))
+    assert not s.c.until(lambda: s.out.region.read32(0), 0.02)
+    s.host.release_held()
+    assert s.queue.finished()
+
+
 def test_destroying_a_queue_that_waits_for_ever_returns(compute):
     s = compute(seed=None)
     at = s.out.address
