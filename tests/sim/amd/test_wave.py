@@ -1,0 +1,514 @@
+"""Dispatches: work-groups, waves, barriers, faults, and kernels that never end."""
+
+import mmap
+import time
+
+import numpy as np
+import pytest
+
+from sim.amd.wave import Dispatch, Executor, WaveFault
+from sim.memory import GpuMemory
+
+
+def words(*values):
+    return b"".join(value.to_bytes(4, "little") for value in values)
+
+
+# Machine code as literal words; the comments are what llvm-mc prints for them.
+
+STORE_ONE_MORE = words(  # each lane adds 3 to its word
+    0xF4040200, 0xF8000000,  # s_load_b64 s[8:9], s[0:1], null
+    0x30020082,  # v_lshlrev_b32_e32 v1, 2, v0
+    0xDC520000, 0x02080001,  # global_load_b32 v2, v1, s[8:9]
+    0x4A040483,  # v_add_nc_u32_e32 v2, 3, v2
+    0xDC6A0000, 0x00080201,  # global_store_b32 v1, v2, s[8:9]
+    0xBFB00000,  # s_endpgm
+)  # fmt: skip
+
+GROUP_AND_LANE = words(  # word n of the grid becomes group << 16 | item
+    0xF4040200, 0xF8000000,  # s_load_b64 s[8:9], s[0:1], null
+    0x30020082,  # v_lshlrev_b32_e32 v1, 2, v0
+    0x840B8802,  # s_lshl_b32 s11, s2, 8
+    0x4A02020B,  # v_add_nc_u32_e32 v1, s11, v1
+    0xD6560002, 0x04012002,  # v_lshl_or_b32 v2, s2, 16, v0
+    0xDC6A0000, 0x00080201,  # global_store_b32 v1, v2, s[8:9]
+    0xBFB00000,  # s_endpgm
+)  # fmt: skip
+
+PACKED_IDS = words(  # stores v0 and the three work-group ids
+    0xF4040200, 0xF8000000,  # s_load_b64 s[8:9], s[0:1], null
+    0xD71F0001, 0x000100C1,  # v_mbcnt_lo_u32_b32 v1, -1, 0
+    0x30020284,  # v_lshlrev_b32_e32 v1, 4, v1
+    0x7E080300,  # v_mov_b32_e32 v4, v0
+    0x7E0A0202,  # v_mov_b32_e32 v5, s2
+    0x7E0C0203,  # v_mov_b32_e32 v6, s3
+    0x7E0E0204,  # v_mov_b32_e32 v7, s4
+    0xDC760000, 0x00080401,  # global_store_b128 v1, v[4:7], s[8:9]
+    0xBFB00000,  # s_endpgm
+)  # fmt: skip
+
+TRIANGLE = words(  # lane n loops n times, summing n
+    0xF4040200, 0xF8000000,  # s_load_b64 s[8:9], s[0:1], null
+    0x30020082,  # v_lshlrev_b32_e32 v1, 2, v0
+    0x7E040280,  # v_mov_b32_e32 v2, 0
+    0x7E060280,  # v_mov_b32_e32 v3, 0
+    0xBE8A007E,  # s_mov_b32 s10, exec_lo
+    0x4A040102,  # v_add_nc_u32_e32 v2, v2, v0
+    0x4A060681,  # v_add_nc_u32_e32 v3, 1, v3
+    0x7C920103,  # v_cmp_lt_u32_e32 vcc_lo, v3, v0
+    0x8B7E6A7E,  # s_and_b32 exec_lo, exec_lo, vcc_lo
+    0xBFA6FFFB,  # s_cbranch_execnz loop
+    0xBEFE000A,  # s_mov_b32 exec_lo, s10
+    0xDC6A0000, 0x00080201,  # global_store_b32 v1, v2, s[8:9]
+    0xBFB00000,  # s_endpgm
+)  # fmt: skip
+
+REVERSE_IN_LDS = words(  # 64 items exchange through LDS across two waves
+    0xF4040200, 0xF8000000,  # s_load_b64 s[8:9], s[0:1], null
+    0x30020082,  # v_lshlrev_b32_e32 v1, 2, v0
+    0xD8340000, 0x00000001,  # ds_store_b32 v1, v0
+    0xBFBD0000,  # s_barrier
+    0x4C0602FF, 0x000000FC,  # v_sub_nc_u32_e32 v3, 0xfc, v1
+    0xD8D80000, 0x02000003,  # ds_load_b32 v2, v3
+    0xDC6A0000, 0x00080201,  # global_store_b32 v1, v2, s[8:9]
+    0xBFB00000,  # s_endpgm
+)  # fmt: skip
+
+ONE_WAVE_LEAVES = words(  # the first wave ends before the barrier that the second waits at
+    0xF4040200, 0xF8000000,  # s_load_b64 s[8:9], s[0:1], null
+    0x30020082,  # v_lshlrev_b32_e32 v1, 2, v0
+    0x7E040287,  # v_mov_b32_e32 v2, 7
+    0x7C9800A0,  # v_cmp_gt_u32_e32 vcc_lo, 32, v0
+    0xBFA40003,  # s_cbranch_vccnz leave
+    0xBFBD0000,  # s_barrier
+    0xDC6A0000, 0x00080201,  # global_store_b32 v1, v2, s[8:9]
+    0xBFB00000,  # s_endpgm
+)  # fmt: skip
+
+SPIN = words(  # the first wave spins until the second stores 1 at word 128
+    0xF4040200, 0xF8000000,  # s_load_b64 s[8:9], s[0:1], null
+    0x30020082,  # v_lshlrev_b32_e32 v1, 2, v0
+    0x7E060280,  # v_mov_b32_e32 v3, 0
+    0x7E080281,  # v_mov_b32_e32 v4, 1
+    0x7C9800A0,  # v_cmp_gt_u32_e32 vcc_lo, 32, v0
+    0xBFA30005,  # s_cbranch_vccz second
+    0xDC520200, 0x02080003,  # global_load_b32 v2, v3, s[8:9] offset:512
+    0x7C940481,  # v_cmp_eq_u32_e32 vcc_lo, 1, v2
+    0xBFA3FFFC,  # s_cbranch_vccz again
+    0xBFA00002,  # s_branch both
+    0xDC6A0200, 0x00080403,  # global_store_b32 v3, v4, s[8:9] offset:512
+    0xDC6A0000, 0x00080401,  # global_store_b32 v1, v4, s[8:9]
+    0xBFB00000,  # s_endpgm
+)  # fmt: skip
+
+COUNT = words(  # every item adds 1 to word 0
+    0xF4040200, 0xF8000000,  # s_load_b64 s[8:9], s[0:1], null
+    0x7E020280,  # v_mov_b32_e32 v1, 0
+    0x7E040281,  # v_mov_b32_e32 v2, 1
+    0xDCD60000, 0x00080201,  # global_atomic_add_u32 v1, v2, s[8:9]
+    0xBFB00000,  # s_endpgm
+)  # fmt: skip
+
+CALL = words(  # calls a function through s_swappc_b64: 5 * 9 + 3
+    0xF4040200, 0xF8000000,  # s_load_b64 s[8:9], s[0:1], null
+    0x30020082,  # v_lshlrev_b32_e32 v1, 2, v0
+    0xBE8C4700,  # s_getpc_b64 s[12:13]
+    0x800CA40C,  # s_add_u32 s12, s12, 36
+    0x820D800D,  # s_addc_u32 s13, s13, 0
+    0x7E040285,  # v_mov_b32_e32 v2, 5
+    0xBE8E490C,  # s_swappc_b64 s[14:15], s[12:13]
+    0x4A040483,  # v_add_nc_u32_e32 v2, 3, v2
+    0xDC6A0000, 0x00080201,  # global_store_b32 v1, v2, s[8:9]
+    0xBFB00000,  # s_endpgm
+    0xBF800000,  # s_nop 0
+    0xD72C0002, 0x00011302,  # v_mul_lo_u32 v2, v2, 9
+    0xBE80480E,  # s_setpc_b64 s[14:15]
+)  # fmt: skip
+
+PRIVATE_ARRAY = words(  # each item keeps 4 words in scratch and reads the one its id selects
+    0xF4040200, 0xF8000000,  # s_load_b64 s[8:9], s[0:1], null
+    0x30020082,  # v_lshlrev_b32_e32 v1, 2, v0
+    0x3614028C,  # v_and_b32_e32 v10, 12, v1
+    0x7E080300,  # v_mov_b32_e32 v4, v0
+    0x4A0A00FF, 0x00000100,  # v_add_nc_u32_e32 v5, 0x100, v0
+    0x4A0C00FF, 0x00000200,  # v_add_nc_u32_e32 v6, 0x200, v0
+    0x4A0E00FF, 0x00000300,  # v_add_nc_u32_e32 v7, 0x300, v0
+    0xDC750010, 0x007C0400,  # scratch_store_b128 off, v[4:7], off offset:16
+    0xDC510010, 0x02FC000A,  # scratch_load_b32 v2, v10, off offset:16
+    0xDC6A0000, 0x00080201,  # global_store_b32 v1, v2, s[8:9]
+    0xBFB00000,  # s_endpgm
+)  # fmt: skip
+
+LOAD_FAR = words(  # loads 0x10000000 bytes past the buffer
+    0xF4040200, 0xF8000000,  # s_load_b64 s[8:9], s[0:1], null
+    0x7E0202FF, 0x10000000,  # v_mov_b32_e32 v1, 0x10000000
+    0xDC520000, 0x02080001,  # global_load_b32 v2, v1, s[8:9]
+    0xBFB00000,  # s_endpgm
+)  # fmt: skip
+
+STORE_LANE_FIVE_FAR = words(  # only lane 5 stores past the buffer
+    0xF4040200, 0xF8000000,  # s_load_b64 s[8:9], s[0:1], null
+    0x30020082,  # v_lshlrev_b32_e32 v1, 2, v0
+    0x7C940085,  # v_cmp_eq_u32_e32 vcc_lo, 5, v0
+    0x7E0602FF, 0x10000000,  # v_mov_b32_e32 v3, 0x10000000
+    0x02020701,  # v_cndmask_b32_e32 v1, v1, v3, vcc_lo
+    0xDC6A0000, 0x00080001,  # global_store_b32 v1, v0, s[8:9]
+    0xBFB00000,  # s_endpgm
+)  # fmt: skip
+
+LAST_BYTES = words(  # loads 4 bytes of which 2 lie past the page
+    0xF4040200, 0xF8000000,  # s_load_b64 s[8:9], s[0:1], null
+    0x7E0202FF, 0x00000FFE,  # v_mov_b32_e32 v1, 0xffe
+    0xDC520000, 0x02080001,  # global_load_b32 v2, v1, s[8:9]
+    0xBFB00000,  # s_endpgm
+)  # fmt: skip
+
+WRAPS = words(  # loads 16 bytes across the end of the address space
+    0x7E0402C2,  # v_mov_b32_e32 v2, -2
+    0x7E0602C1,  # v_mov_b32_e32 v3, -1
+    0xDC5E0000, 0x047C0002,  # global_load_b128 v[4:7], v[2:3], off
+    0xBFB00000,  # s_endpgm
+)  # fmt: skip
+
+SCALAR_NULL = words(  # loads from address 0x1000
+    0xBE8801FF, 0x00001000,  # s_mov_b64 s[8:9], 0x1000
+    0xF4040204, 0xF8000000,  # s_load_b64 s[8:9], s[8:9], null
+    0xBFB00000,  # s_endpgm
+)  # fmt: skip
+
+STORE_ZERO = words(  # stores 0 at word 0
+    0xF4040200, 0xF8000000,  # s_load_b64 s[8:9], s[0:1], null
+    0x7E020280,  # v_mov_b32_e32 v1, 0
+    0xDC6A0000, 0x00080101,  # global_store_b32 v1, v1, s[8:9]
+    0xBFB00000,  # s_endpgm
+)  # fmt: skip
+
+JUMP_AWAY = words(  # jumps to 0x1000
+    0xBE8801FF, 0x00001000,  # s_mov_b64 s[8:9], 0x1000
+    0xBE804808,  # s_setpc_b64 s[8:9]
+)  # fmt: skip
+
+ENDLESS = words(  # never ends
+    0xBFA0FFFF,  # s_branch again
+)  # fmt: skip
+
+LDS_BEYOND = words(  # stores to and loads from LDS that was not allocated
+    0xF4040200, 0xF8000000,  # s_load_b64 s[8:9], s[0:1], null
+    0x30020082,  # v_lshlrev_b32_e32 v1, 2, v0
+    0x7E040289,  # v_mov_b32_e32 v2, 9
+    0xD8340000, 0x00000001,  # ds_store_b32 v1, v0
+    0xD8D80000, 0x02000001,  # ds_load_b32 v2, v1
+    0xDC6A0000, 0x00080201,  # global_store_b32 v1, v2, s[8:9]
+    0xBFB00000,  # s_endpgm
+)  # fmt: skip
+
+HIGH_REGISTER = words(  # uses v100
+    0x7EC80280,  # v_mov_b32_e32 v100, 0
+    0xBFB00000,  # s_endpgm
+)  # fmt: skip
+
+ILLEGAL = words(0xBE810080, 0xFFFFFFFF, 0xBFB00000)  # s_mov_b32 s1, 0; nothing; s_endpgm
+SKIPPED = words(0xBFA00001, 0xFFFFFFFF, 0xBFB00000)  # s_branch over it; s_endpgm
+
+
+class Gpu:
+    """Memory of one simulated GPU, an executor, and a page of data at `data`."""
+
+    def __init__(self, **options):
+        self.memory = GpuMemory()
+        self.executor = Executor(self.memory, **options)
+        self.kept = []
+        self.data, self.bytes = self.allocate(4096)
+        self.words = self.bytes.view(np.uint32)
+        self.kernarg, arguments = self.allocate(4096)
+        arguments[:8].view(np.uint64)[:] = self.data
+
+    def allocate(self, size, **options):
+        """Pages with a hole of one page after them."""
+        region = mmap.mmap(-1, size + 4096)
+        self.kept.append(region)
+        data = np.frombuffer(region, dtype=np.uint8)[:size]
+        self.memory.map(int(data.ctypes.data), size, **options)
+        return int(data.ctypes.data), data
+
+    def load(self, code):
+        address, data = self.allocate(4096, executable=True)
+        data[: len(code)] = np.frombuffer(code, dtype=np.uint8)
+        return address
+
+    def dispatch(self, code, *, groups=(1, 1, 1), threads=(32, 1, 1), **fields):
+        entry = code if isinstance(code, int) else self.load(code)
+        rsrc2 = 2 << 1 | 0b111 << 7 | fields.pop("lds", 0) // 512 << 15
+        fields = {"wave_size": 32, "rsrc1": 1, **fields}
+        return Dispatch(
+            code=entry, rsrc2=rsrc2, rsrc3=0, groups=groups, threads=threads,
+            user_data=(self.kernarg & 0xFFFFFFFF, self.kernarg >> 32, *[0] * 14), **fields,
+        )  # fmt: skip
+
+    def run(self, code, stop=lambda: False, **fields):
+        self.executor.run(self.dispatch(code, **fields), stop)
+        return self.words
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return str(tmp_path_factory.mktemp("translated"))
+
+
+@pytest.fixture(params=["native", "interpreter"])
+def gpu(request, cache):
+    made = Gpu(interpret=request.param == "interpreter", cache_directory=cache)
+    yield made
+    made.executor.close()
+
+
+@pytest.fixture
+def native(cache):
+    made = Gpu(cache_directory=cache)
+    yield made
+    made.executor.close()
+
+
+def fault_of(gpu, code, **fields):
+    with pytest.raises(WaveFault) as caught:
+        gpu.run(code, **fields)
+    return caught.value
+
+
+# --- what runs
+
+
+def test_every_lane_runs(gpu):
+    gpu.words[:] = np.arange(1024)
+    assert gpu.run(STORE_ONE_MORE)[:33].tolist() == [*range(3, 35), 32]
+
+
+def test_a_partly_filled_wave_leaves_other_lanes_alone(gpu):
+    gpu.words[:] = np.arange(1024)
+    assert gpu.run(STORE_ONE_MORE, threads=(20, 1, 1))[:32].tolist() == [
+        *range(3, 23), *range(20, 32)
+    ]  # fmt: skip
+
+
+def test_a_wave_of_64_lanes(gpu):
+    gpu.words[:] = np.arange(1024)
+    found = gpu.run(STORE_ONE_MORE, threads=(64, 1, 1), wave_size=64)
+    assert found[:65].tolist() == [*range(3, 67), 64]
+
+
+def test_a_partly_filled_wave_of_64_lanes(gpu):
+    gpu.words[:] = 1
+    found = gpu.run(STORE_ONE_MORE, threads=(40, 1, 1), wave_size=64)
+    assert found[:64].tolist() == [4] * 40 + [1] * 24
+
+
+@pytest.mark.row("SIM-04")
+def test_every_group_and_item_runs_once(gpu):
+    found = gpu.run(GROUP_AND_LANE, groups=(4, 1, 1), threads=(64, 1, 1))
+    assert found[:256].tolist() == [group << 16 | item for group in range(4) for item in range(64)]
+
+
+def test_item_ids_are_packed_into_one_register(gpu):
+    found = gpu.run(PACKED_IDS, threads=(4, 2, 2))
+    assert found[0:64:4].tolist() == [
+        x | y << 10 | z << 20 for z in range(2) for y in range(2) for x in range(4)
+    ]
+
+
+def test_group_ids_come_in_three_dimensions(gpu):
+    found = gpu.run(PACKED_IDS, groups=(2, 3, 4), threads=(1, 1, 1))
+    assert found[1:4].tolist() == [1, 2, 3]  # groups run in order, the last one stays
+
+
+def test_lanes_leave_a_loop_one_by_one(gpu):
+    found = gpu.run(TRIANGLE, threads=(40, 1, 1))
+    assert found[:40].tolist() == [0, *(n * n for n in range(1, 40))]
+
+
+def test_waves_meet_at_a_barrier(gpu):
+    found = gpu.run(REVERSE_IN_LDS, threads=(64, 1, 1), lds=512)
+    assert found[:64].tolist() == list(range(63, -1, -1))
+
+
+def test_a_wave_that_ended_is_not_waited_for(gpu):
+    found = gpu.run(ONE_WAVE_LEAVES, threads=(64, 1, 1))
+    assert found[:64].tolist() == [0] * 32 + [7] * 32
+
+
+def test_a_wave_that_spins_lets_others_run(native):
+    assert native.run(SPIN, threads=(64, 1, 1))[:64].tolist() == [1] * 64
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_atomics_of_all_threads_add_up(cache, threads):
+    gpu = Gpu(threads=threads, cache_directory=cache)
+    assert gpu.run(COUNT, groups=(5000, 1, 1), threads=(64, 1, 1))[0] == 320000
+    gpu.executor.close()
+
+
+def test_a_called_function_returns(gpu):
+    assert gpu.run(CALL, threads=(64, 1, 1))[:64].tolist() == [48] * 64
+
+
+def test_scratch_is_private_to_each_item(gpu):
+    scratch, _ = gpu.allocate(64 * 4096)
+    found = gpu.run(
+        PRIVATE_ARRAY, threads=(64, 1, 1), scratch_base=scratch, tmpring_size=4 << 12 | 32
+    )
+    assert found[:64].tolist() == [item % 4 * 256 + item for item in range(64)]
+
+
+def test_lds_that_was_not_allocated_reads_zero(gpu):
+    gpu.words[:] = 5
+    assert gpu.run(LDS_BEYOND)[:32].tolist() == [0] * 32
+
+
+def test_an_empty_grid_runs_nothing(gpu):
+    gpu.words[:] = 5
+    assert gpu.run(STORE_ZERO, groups=(0, 1, 1))[0] == 5
+
+
+@pytest.mark.row("SIM-02")
+def test_waves_and_instructions_are_counted_exactly(gpu):
+    gpu.run(TRIANGLE, threads=(32, 1, 1))
+    # 5 before the loop, 5 in each of 31 rounds, 3 after it.
+    assert gpu.executor.counters == {"waves": 1, "instructions": 163, "dispatches": 1}
+
+
+def test_counts_of_all_threads_add_up(native):
+    native.run(COUNT, groups=(5000, 1, 1), threads=(64, 1, 1))
+    assert native.executor.counters == {"waves": 10000, "instructions": 50000, "dispatches": 1}
+
+
+def test_changed_code_is_noticed(native):
+    entry = native.load(STORE_ONE_MORE)
+    native.words[:] = 0
+    native.run(entry)
+    patched = STORE_ONE_MORE.replace(words(0x4A040483), words(0x4A040485))  # adds 5, not 3
+    native.memory.write(entry, patched)
+    assert native.run(entry)[0] == 8
+
+
+def test_a_flipped_bit_changes_the_result(native):
+    code = bytearray(STORE_ONE_MORE)
+    code[20] ^= 4  # of the constant 3: it becomes 7
+    assert native.run(bytes(code))[0] == 7
+
+
+def test_code_is_not_fetched_before_it_is_reached(gpu):
+    gpu.run(SKIPPED)
+    assert gpu.executor.counters["instructions"] == 2
+
+
+# --- what faults
+
+
+@pytest.mark.row("SIM-06")
+@pytest.mark.refusal
+def test_a_load_from_unmapped_memory_is_a_fault_with_its_address(gpu):
+    fault = fault_of(gpu, LOAD_FAR)
+    assert (fault.kind, fault.access, fault.address) == (
+        "memory", "read", gpu.data + 0x10000000
+    )  # fmt: skip
+
+
+@pytest.mark.refusal
+def test_the_fault_is_that_of_the_lane_that_did_it(gpu):
+    fault = fault_of(gpu, STORE_LANE_FIVE_FAR)
+    assert (fault.access, fault.address) == ("write", gpu.data + 0x10000000)
+
+
+@pytest.mark.refusal
+def test_the_fault_names_the_instruction(gpu):
+    entry = gpu.load(LOAD_FAR)
+    assert fault_of(gpu, entry).pc == entry + 16
+
+
+@pytest.mark.refusal
+def test_the_first_bad_byte_is_the_fault_address(gpu):
+    fault = fault_of(gpu, LAST_BYTES)
+    assert fault.address == gpu.data + 4096
+
+
+@pytest.mark.refusal
+def test_an_access_across_the_end_of_the_address_space_faults(gpu):
+    assert fault_of(gpu, WRAPS).address == 0xFFFF_FFFF_FFFF_FFFE
+
+
+@pytest.mark.refusal
+def test_a_scalar_load_from_nowhere_faults(gpu):
+    fault = fault_of(gpu, SCALAR_NULL)
+    assert (fault.kind, fault.access, fault.address) == ("memory", "read", 0x1000)
+
+
+@pytest.mark.refusal
+def test_a_store_to_a_read_only_page_faults(gpu):
+    gpu.memory.unmap(gpu.data, 4096)
+    gpu.memory.map(gpu.data, 4096, writable=False)
+    fault = fault_of(gpu, STORE_ZERO)
+    assert (fault.kind, fault.access, fault.address) == ("memory", "write", gpu.data)
+
+
+@pytest.mark.refusal
+def test_an_unmapped_buffer_faults_at_the_next_dispatch(native):
+    entry = native.load(STORE_ZERO)
+    native.run(entry)
+    native.memory.unmap(native.data, 4096)
+    assert fault_of(native, entry).address == native.data
+
+
+@pytest.mark.refusal
+def test_code_must_be_executable(gpu):
+    address, _ = gpu.allocate(4096)
+    fault = fault_of(gpu, address)
+    assert (fault.kind, fault.access, fault.address) == ("memory", "execute", address)
+
+
+@pytest.mark.refusal
+def test_a_jump_out_of_the_code_faults(gpu):
+    fault = fault_of(gpu, JUMP_AWAY)
+    assert (fault.kind, fault.access, fault.address) == ("memory", "execute", 0x1000)
+
+
+@pytest.mark.row("SIM-03")
+@pytest.mark.row("SIM-11")
+@pytest.mark.refusal
+def test_an_unknown_instruction_faults_with_its_word_and_place(gpu):
+    entry = gpu.load(ILLEGAL)
+    fault = fault_of(gpu, entry)
+    assert (fault.kind, fault.pc) == ("illegal", entry + 4)
+    assert "0xffffffff" in fault.text
+    assert f"{entry + 4:#x}" in fault.text
+
+
+@pytest.mark.refusal
+def test_registers_beyond_the_allocation_are_refused(native):
+    fault = fault_of(native, HIGH_REGISTER)
+    assert (fault.kind, fault.text) == (
+        "illegal",
+        f"the kernel at {fault.pc:#x} uses v100, but RSRC1 allocates 16 VGPRs",
+    )
+
+
+def test_the_gpu_works_on_after_a_fault(native):
+    fault_of(native, LOAD_FAR)
+    native.words[:] = 5
+    assert native.run(STORE_ZERO)[0] == 0
+
+
+@pytest.mark.refusal
+def test_a_kernel_that_never_ends_can_be_stopped(gpu):
+    limit = time.monotonic() + 0.05
+    with pytest.raises(WaveFault, match="stopped") as caught:
+        gpu.run(ENDLESS, stop=lambda: time.monotonic() > limit)
+    assert caught.value.kind == "aborted"
+    assert time.monotonic() - limit < 0.05
+
+
+@pytest.mark.refusal
+def test_endless_groups_can_be_stopped_on_all_threads(native):
+    limit = time.monotonic() + 0.05
+    with pytest.raises(WaveFault, match="stopped"):
+        native.run(ENDLESS, groups=(64, 1, 1), stop=lambda: time.monotonic() > limit)
+    native.words[:] = 5
+    assert native.run(STORE_ZERO)[0] == 0
