@@ -30,8 +30,8 @@ class Conv:
     """Two convolutions with batch normalisation and pooling, then one layer."""
 
     def __init__(self) -> None:
-        self.first, self.norm1 = nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm(16)
-        self.second, self.norm2 = nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm(32)
+        self.first, self.norm1 = nn.Conv2d(1, 16, 3, padding=1, bias=False), nn.BatchNorm(16)
+        self.second, self.norm2 = nn.Conv2d(16, 32, 3, padding=1, bias=False), nn.BatchNorm(32)
         self.last = nn.Linear(32 * 2 * 2, 10)
 
     def __call__(self, x: Tensor) -> Tensor:

@@ -91,8 +91,9 @@ def optimised(triple: str, cpu: str, text: str) -> Any:
     )
     passes = llvm.create_new_function_pass_manager()
     passes.add_sroa_pass()
+    # No global value numbering: the builder makes equal values once, and NewGVN (LLVM 22)
+    # gave wrong sums for masked gathers in unrolled loops (tests/tensor/test_gradients.py).
     passes.add_instruction_combine_pass()
-    passes.add_new_gvn_pass()
     passes.add_simplify_cfg_pass()
     for function in module.functions:
         if not function.is_declaration:

@@ -151,3 +151,19 @@ def test_backward_through_overwritten_values_is_refused():
     w.assign([3.0])
     with pytest.raises(TensorError, match="was overwritten"):
         loss.backward()
+
+
+@pytest.mark.parametrize(("n", "c", "o", "size"), [(16, 16, 32, 4), (8, 1, 16, 8), (3, 2, 5, 7)])
+def test_gradient_of_convolution_weights(device, n, c, o, size):
+    x = RNG.standard_normal((n, c, size, size)).astype(np.float32)
+    g = RNG.standard_normal((n, o, size, size)).astype(np.float32)
+    w = Tensor(np.zeros((o, c, 3, 3), np.float32), device=device)
+    y = Tensor(x, device=device).conv2d(w, padding=1)
+    (found,) = y.gradient(w, gradient=Tensor(g, device=device))
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    expected = np.zeros((o, c, 3, 3))
+    for i in range(3):
+        for j in range(3):
+            part = padded[:, :, i : i + size, j : j + size]
+            expected[:, :, i, j] = np.tensordot(g, part, ((0, 2, 3), (0, 2, 3)))
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-4)
