@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hcq.errors import BufferUseError
 from hcq.settings import get
 from jit.emit import options
-from jit.graph import Node, Op, walk
+from jit.graph import Node, Op
 from jit.kernels import counters, node_key
 from jit.plan import Planner, Problem, Span
 from jit.steps import Fresh, Launch, Plan
@@ -59,29 +59,52 @@ class _Graph:
         roots = [*outputs, *(node for pair in assigns for node in pair)]
         self.outputs = outputs
         self.assigns = assigns
-        self.nodes = list(walk(roots))
         self.buffers: list[Buffer] = []
         self.variables: dict[str, int] = {}
         self.slots: dict[int, int] = {}
         self._known: dict[tuple[Any, ...], int] = {}
-        at: dict[int, int] = {}
-        rows: list[tuple[Any, ...]] = []
-        for node in self.nodes:
-            at[id(node)] = len(rows)
-            if node.realized is not None:
-                row = ("memory", node.dtype.name, node.shape, self._slot(node, node.realized))
-            else:
-                row = (*node_key(node), *[at[id(s)] for s in node.src])
-                if node.op is Op.VARIABLE:
-                    self._bind_variable(*node.arg)
-            rows.append(row)
-        ends = tuple(at[id(node)] for node in roots)
+        at: dict[Node, int] = {}
+        rows = self._rows(roots, at)
+        self.nodes = list(at)
+        ends = tuple(at[node] for node in roots)
         # Without assigns no memory is written that is also read, so overlaps do not matter.
         overlaps = tuple(self._spans()) if assigns else ()
         devices = tuple(buffer.device for buffer in self.buffers)
-        places = {node.device for node in self.nodes}
-        placed = tuple(node.device for node in self.nodes) if len(places) > 1 else tuple(places)
-        self.key = (tuple(rows), ends, len(outputs), overlaps, devices, placed, options())
+        placed = [node.device for node in self.nodes]
+        placed = placed if len(set(placed)) > 1 else placed[:1]
+        self.key = (tuple(rows), ends, len(outputs), overlaps, devices, tuple(placed), options())
+
+    def _rows(self, roots: Sequence[Node], at: dict[Node, int]) -> list[tuple[Any, ...]]:
+        """One row of the key per node, sources first; fills in the nodes' positions.
+
+        The hot loop of a cached schedule, therefore not made of smaller functions.
+        """
+        rows: list[tuple[Any, ...]] = []
+        stack = [*reversed(roots)]
+        while stack:
+            node = stack.pop()
+            if node in at:
+                continue
+            if node.realized is not None:
+                at[node] = len(rows)
+                rows.append(
+                    ("memory", node.dtype.name, node.shape, self._slot(node, node.realized))
+                )
+                continue
+            missing = [source for source in node.src if source not in at]
+            if missing:
+                stack.append(node)
+                stack += reversed(missing)
+                continue
+            at[node] = len(rows)
+            if node.src:
+                places = [at[source] for source in node.src]
+                rows.append((node.op, node.dtype.name, node.shape, node.arg, *places))
+                continue
+            if node.op is Op.VARIABLE:
+                self._bind_variable(*node.arg)
+            rows.append(node_key(node))
+        return rows
 
     def problem(self) -> Problem:
         """The graph as the planner takes it."""
