@@ -156,11 +156,11 @@ def needs_expansion(e: Expr, *, has_fma: bool) -> bool:
 
 def expand(e: Expr, pool: Pool) -> Expr:
     """The expression in terms of operations that need no expansion."""
-    terms = [Term(pool, s) for s in e.src]
-    if e.op == "fma":
-        return fused(*terms).expr
-    function = FUNCTIONS[e.op]
-    fine = e.dtype is dtypes.float64
+    # 16-bit floats are computed in float32.
     narrow: DType = dtypes.float32 if e.dtype.bits == 16 else e.dtype
-    wide = [t.to(narrow).to(dtypes.float64) for t in terms]
-    return function(*wide, fine=fine).to(narrow).to(e.dtype).expr
+    terms = [Term(pool, s).to(narrow) for s in e.src]
+    if e.op == "fma":
+        return fused(*terms).to(e.dtype).expr
+    wide = [t.to(dtypes.float64) for t in terms]
+    found = FUNCTIONS[e.op](*wide, fine=e.dtype is dtypes.float64)
+    return found.to(narrow).to(e.dtype).expr
