@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hcq.bits import align
-from hcq.errors import QueueError, nearest
+from hcq.errors import QueueError, Unsupported, nearest
 from hcq.memory import Buffer
 from hcq.queue import Builder, Formula, Half, Number, Patch, Slot, formula
 
@@ -65,6 +65,13 @@ class Batch:
     def arguments(self, program: Any, values: Sequence[Number | float]) -> int:
         """The address of an argument block kept with the batch; values may be slots."""
         self._check_open()
+        if program.reads_launch_size:
+            raise Unsupported(
+                f"kernel {program.name} reads its launch size from memory: not in a batch",
+                device=self.device.name,
+                facts={"kernel": program.name, "operation": "batch"},
+                hint='compile it with "uniform-work-group-size", so that it does not',
+            )
         layout = program.arguments
         size = align(max(layout.size, 16), 64)
         if self._used + size > ARGUMENT_BYTES:

@@ -42,6 +42,7 @@ SETTINGS = {
             1,
         ),
         Setting("HCQ_CAPTURE", str, "", "file that records host traffic and submissions"),
+        Setting("AMD_DISABLE_SDMA", int, 0, "1: no copy engine; copies are kernels", (), 0),
         Setting("HCQ_NUM_SDMA", int, 1, "copy queues per device", (), 1),
         Setting("ALLOW_DEVICE_USAGE", int, 1, "0 forbids opening devices (workers)", (), 0),
         Setting("CACHEDB", str, "", "sqlite file of compiled kernels"),

@@ -52,7 +52,8 @@ class Copies:
         self._work.usable()
         if not view:
             return
-        if buffer.region is not None and _reads_fast(buffer, len(view)):
+        is_only_way = COPY not in self._work.channels
+        if buffer.region is not None and (is_only_way or _reads_fast(buffer, len(view))):
             self._work.drain()
             view[:] = buffer.view()[offset : offset + len(view)]
             return
@@ -85,6 +86,8 @@ class Copies:
             view[at : at + size] = zeros[:size]
 
     def _is_direct(self, size: int) -> bool:
+        if COPY not in self._work.channels:
+            return True
         timeline = self._work.timeline
         return size <= DIRECT_COPY_BYTES or timeline.is_done(timeline.submitted)
 

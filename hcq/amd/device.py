@@ -91,11 +91,18 @@ class Device:
         if self.work.is_closed:
             return
         self._process.check_process()
-        with self._process.lock, self.work.lock:
+        with self._process.lock, self.work.lock, ExitStack() as last:
+            last.callback(self._release)
             if self.failed is None:
-                self.work.drain()
-            self.work.is_closed = True
-            self._closing.close()
+                try:
+                    self.work.drain()
+                except KeyboardInterrupt:
+                    last.pop_all()  # still open: close it again
+                    raise
+
+    def _release(self) -> None:
+        self.work.is_closed = True
+        self._closing.close()
 
     def __repr__(self) -> str:
         return f"<{self.name} {self.target}>"

@@ -68,7 +68,7 @@ class Loader:
     ) -> int:
         """The GPU address of an argument block in the ring."""
         data = program.arguments.pack(values, program.name)
-        if program.code.hidden:
+        if program.reads_launch_size:
             data = with_hidden(program, data, grid, block)
         with self._work.lock:
             self._work.usable()

@@ -1,5 +1,6 @@
 """Memory of one device: what is allocated, what waits to be freed, what lies where."""
 
+from bisect import bisect_right, insort
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -51,6 +52,7 @@ class Memory:
         self._passed = passed
         self._drain = drain
         self._live: dict[int, Buffer] = {}
+        self._addresses: list[int] = []  # of live buffers, sorted
         self._waiting: list[tuple[int, Buffer]] = []
         self._gone = FreedBuffers()
         self.stats = Statistics()
@@ -86,6 +88,7 @@ class Memory:
 
     def _add(self, buffer: Buffer) -> None:
         self._live[buffer.address] = buffer
+        insort(self._addresses, buffer.address)
         self.visible_vram += self._is_visible_vram(buffer)
         self.stats.live += buffer.owner.size
         self.stats.peak = max(self.stats.peak, self.stats.live)
@@ -93,7 +96,7 @@ class Memory:
 
     def _get(self, pages: int, flags: int, view: bool, asked: int) -> Allocation:
         if pages > MAX_BYTES:
-            raise self._out_of_memory(asked, flags, "address space is 47 bits")
+            raise self._out_of_memory(asked, flags, "address space is 47 bits", None)
         self.collect()
         try:
             return self._process.allocate(self._node.gpu_id, pages, flags, view=view)
@@ -109,9 +112,10 @@ class Memory:
             if not _is_shortage(error):
                 raise
             self.stats.failures += 1
-            raise self._out_of_memory(asked, flags, str(error).splitlines()[0]) from None
+            reason, hint = str(error).splitlines()[0], getattr(error, "hint", None)
+            raise self._out_of_memory(asked, flags, reason, hint) from None
 
-    def _out_of_memory(self, asked: int, flags: int, reason: str) -> OutOfMemory:
+    def _out_of_memory(self, asked: int, flags: int, reason: str, hint: str | None) -> OutOfMemory:
         kind = "VRAM" if flags & kfd.ALLOC_VRAM else "host memory"
         return OutOfMemory(
             f"{self._device.name}: {asked} bytes of {kind} cannot be had",
@@ -123,7 +127,7 @@ class Memory:
                 "limit": self._node.memory_bytes,
                 "reason": reason,
             },
-            hint="free buffers, or use a smaller batch; other programs may hold the rest",
+            hint=hint or "free buffers, or use a smaller batch; other programs may hold the rest",
         )
 
     def available(self) -> int:
@@ -142,6 +146,7 @@ class Memory:
             )
         buffer.freed = last_use
         del self._live[buffer.address]
+        self._addresses.remove(buffer.address)
         self._gone.add(buffer)
         self._waiting.append((last_use, buffer))
         self.collect()
@@ -167,7 +172,7 @@ class Memory:
     def close(self) -> None:
         """Free everything, last allocated first."""
         rest = [b for _, b in self._waiting] + list(self._live.values())
-        self._waiting, self._live = [], {}
+        self._waiting, self._live, self._addresses = [], {}, []
         for buffer in reversed(rest):
             if buffer.freed is None:
                 buffer.freed = self._passed()
@@ -175,15 +180,18 @@ class Memory:
 
     def at(self, address: int) -> tuple[Buffer, int] | None:
         """The nearest buffer and the address's distance from its start, freed ones included."""
+        below = bisect_right(self._addresses, address)
+        if below:
+            found = self._live[self._addresses[below - 1]]
+            if address < found.address + found.size:
+                return found, address - found.address
         gone = self._gone.at(address)
-        inside = [b for b in self._live.values() if b.address <= address < b.address + b.size]
-        if inside:
-            return inside[0], address - inside[0].address
         if gone is not None:
             return gone, address - gone.address
         if not self._live:
             return None
-        nearest = min(self._live.values(), key=lambda b: _distance(b, address))
+        beside = [self._live[a] for a in self._addresses[max(0, below - 1) : below + 1]]
+        nearest = min(beside, key=lambda b: _distance(b, address))
         return nearest, address - nearest.address
 
     def describe(self, address: int) -> str:

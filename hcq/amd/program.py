@@ -86,6 +86,11 @@ class Program:
             raise bad("kernel_code_entry_byte_offset", offset, "does not lead to aligned code")
 
     @property
+    def reads_launch_size(self) -> bool:
+        """Whether its argument block must hold the launch size (hidden arguments)."""
+        return bool(self.code.hidden)
+
+    @property
     def kernarg_size(self) -> int:
         """Bytes of the argument block."""
         return self.code.descriptor["kernarg_size"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Any
 
-from hcq import capture
+from hcq import capture, settings
 from hcq.amd import faults, signals
 from hcq.amd.arch import Arch
 from hcq.amd.channel import Channel, ComputeChannel, CopyChannel
@@ -19,7 +19,7 @@ from hcq.amd.kfd import Kfd
 from hcq.amd.queue import COMPUTE, COPY, ComputeQueue, CopyQueue
 from hcq.amd.topology import Node
 from hcq.amd.waits import Waits
-from hcq.errors import DeviceLost, HcqError, QueueError, WaitTimeout
+from hcq.errors import DeviceLost, HcqError, QueueError, Unsupported, WaitTimeout
 from hcq.host import Host
 from hcq.timeline import Signal, Timeline
 
@@ -57,7 +57,10 @@ class Work:
         cells = self._signal(undo), self._signal(undo)
         self.timeline = Timeline(*cells, timeline_start)
         self.waits = Waits(self.host, self.events, self.check, self._progress, self._incident)
-        for kind in (ComputeChannel, CopyChannel):
+        kinds: list[type[Channel]] = [ComputeChannel]
+        if not settings.get("AMD_DISABLE_SDMA"):
+            kinds.append(CopyChannel)
+        for kind in kinds:
             channel = kind(self.process, self.node, self.arch)
             undo.callback(channel.close)
             channel.wait_for_space = self._await_space
@@ -87,6 +90,13 @@ class Work:
         """A new queue to build."""
         if kind == COMPUTE:
             return ComputeQueue(self.arch, name)
+        if kind == COPY and COPY not in self.channels:
+            raise Unsupported(
+                f"{self.name} has no copy queue: AMD_DISABLE_SDMA is set",
+                device=self.name,
+                facts={"setting": "AMD_DISABLE_SDMA", "queue": COPY},
+                hint="copy with a kernel, or unset it",
+            )
         if kind == COPY:
             return CopyQueue(self.arch, name)
         raise QueueError(f"no queue kind {kind!r}", facts={"kinds": "compute, copy"})

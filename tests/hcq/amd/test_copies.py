@@ -236,3 +236,43 @@ def test_memory_waiting_to_be_freed_is_waited_for_before_running_out(machine, co
     device.free(big)
     assert device.allocate(120 << 20).size == 120 << 20
     device.close()
+
+
+@pytest.mark.row("HCQ-23")
+@pytest.mark.parametrize(("waits", "seen"), [(True, 7), (False, 0)])
+def test_a_copy_sees_a_late_write_only_when_it_waits_for_it(device, waits, seen):
+    """The twin without the wait reads what was there before."""
+    cells = device.allocate(64, host=True, uncached=True, zero=True)
+    flag, cell, target = cells.address, cells.address + 16, cells.address + 32
+    signal, done = device.signals.take(), device.signals.take()
+    late = device.queue("compute").poll(flag, 1).write(cell, [7]).signal(signal.address, 1)
+    device.channels["compute"].submit(late)
+    early = device.queue("copy")
+    if waits:
+        early.wait(signal.address, 1)
+    else:
+        cells.region.write32(48, 1)  # nothing holds the copy back
+    device.channels["copy"].submit(early.copy(target, cell, 4).signal(done.address, 1))
+    if waits:
+        cells.region.write32(0, 1)
+    device.wait_signal(done, 1)
+    assert cells.region.read32(32) == seen
+    cells.region.write32(0, 1)
+    device.wait_signal(signal, 1)
+
+
+@pytest.mark.row("AMD-12")
+@pytest.mark.refusal
+def test_without_the_copy_engine_raw_copies_are_unsupported(machine):
+    from hcq.errors import Unsupported
+    from hcq.settings import Context
+
+    machine()
+    with Context(AMD_DISABLE_SDMA=1):
+        device = amd.open(0)
+    buffer = device.allocate(4 << 20)
+    data = os.urandom(4 << 20)
+    assert round_trip(device, buffer, data) == data
+    with pytest.raises(Unsupported, match="AMD:0 has no copy queue: AMD_DISABLE_SDMA is set"):
+        device.copy(buffer.address, buffer.address + 64, 64)
+    device.close()

@@ -1,0 +1,107 @@
+"""HCQ_CAPTURE: what a run leaves in the file."""
+
+import json
+
+import pytest
+
+from hcq import amd, host
+from hcq.errors import ConfigError, IoctlError
+from hcq.settings import Context
+
+
+@pytest.fixture
+def recorded(machine, tmp_path):
+    """Runs `work(device)` under a capture; the records."""
+
+    def run(work):
+        machine()
+        path = tmp_path / "run.jsonl"
+        with Context(HCQ_CAPTURE=str(path)):
+            device = amd.open(0)
+            work(device)
+            device.close()
+        return [json.loads(line) for line in path.read_text().splitlines()]
+
+    return run
+
+
+@pytest.mark.row("PRO-10")
+def test_the_first_record_names_schema_and_tool(recorded):
+    first = recorded(lambda device: None)[0]
+    assert (first["record"], first["schema"], first["tool"]) == ("capture", "0.1", "hcq")
+
+
+@pytest.mark.row("PRO-10")
+def test_records_are_numbered_and_of_the_known_kinds(recorded):
+    records = recorded(lambda device: device.allocate(4096))
+    assert [r["seq"] for r in records] == list(range(len(records)))
+    assert {r["record"] for r in records} == {"capture", "device", "ioctl", "object"}
+
+
+@pytest.mark.row("PRO-10")
+def test_ioctls_carry_name_arguments_results_and_raw_bytes(recorded):
+    records = recorded(lambda device: None)
+    call = next(r for r in records if r.get("name") == "KFD_GET_VERSION")
+    assert (call["request"], call["ret"], call["errno"]) == ("0x80084b01", 0, 0)
+    assert call["out"] == {"major_version": "0x1", "minor_version": "0x11"}
+    assert call["raw"] == "0100000011000000"
+
+
+@pytest.mark.row("PRO-10")
+def test_submissions_carry_their_words_pointers_and_doorbell(recorded):
+    def work(device):
+        device.wait(device.submit(device.queue("copy").fill(device.loader._ring.address, 1, 4)))
+
+    (found,) = [r for r in recorded(work) if r["record"] == "submission"]
+    assert (found["queue"], found["kind"], found["arch"]) == ("copy0", "copy", "gfx1100")
+    assert found["words"][16] == "8000000b"  # CONST_FILL after wait, cache request, padding
+    assert (found["before"], found["after"]) == ("0x0", hex(4 * len(found["words"])))
+    assert found["doorbell"] == found["after"]
+    assert (found["waits"][0]["value"], found["signals"][0]["value"]) == ("0x0", "0x1")
+
+
+@pytest.mark.row("PRO-10")
+def test_words_are_in_the_file_before_the_doorbell_rings(machine, tmp_path):
+    machine()
+    path = tmp_path / "run.jsonl"
+    with Context(HCQ_CAPTURE=str(path)):
+        device = amd.open(0)
+        seen = []
+        channel = device.channels["compute"]
+        ring = channel.ring_doorbell
+        channel.ring_doorbell = lambda: (seen.append(path.read_text()), ring())
+        device.submit(device.queue("compute").barrier())
+        device.close()
+    assert json.loads(seen[0].splitlines()[-1])["record"] == "submission"
+
+
+@pytest.mark.row("PRO-10")
+def test_a_refusal_is_recorded_and_passed_on(machine, tmp_path):
+    import errno
+
+    machine().refuse("KFD_ACQUIRE_VM", errno.EBUSY)
+    path = tmp_path / "run.jsonl"
+    with Context(HCQ_CAPTURE=str(path)), pytest.raises(IoctlError):
+        amd.open(0)
+    last = [json.loads(line) for line in path.read_text().splitlines()]
+    call = next(r for r in last if r.get("name") == "KFD_ACQUIRE_VM")
+    assert (call["ret"], call["errno"]) == (-1, errno.EBUSY)
+
+
+@pytest.mark.row("PRO-10")
+def test_without_the_setting_nothing_wraps_the_host(machine):
+    from hcq import capture
+
+    machine()
+    assert capture.wrap(host.current()) is host.current()
+
+
+@pytest.mark.row("PRO-10")
+@pytest.mark.refusal
+def test_a_file_that_cannot_be_written_names_the_setting(machine):
+    machine()
+    with (
+        Context(HCQ_CAPTURE="/nowhere/run.jsonl"),
+        pytest.raises(ConfigError, match=r"HCQ_CAPTURE=/nowhere/run.jsonl: cannot be written"),
+    ):
+        amd.open(0)
