@@ -32,6 +32,9 @@ class Executor(Protocol):
     def run(self, dispatch: Any, stop: Callable[[], bool]) -> None:
         """Carry out a dispatch; raises WaveFault."""
 
+    def close(self) -> None:
+        """Let helper threads go."""
+
 
 class Driver(Protocol):
     """What the GPU tells its kernel driver."""
@@ -151,7 +154,7 @@ class Gpu:
         self.running = queue
         try:
             with self.memory.in_use():
-                self._execution_units().run(Dispatch(**vars(launch)), patience.is_over)
+                self.execution_units().run(Dispatch(**vars(launch)), patience.is_over)
         except WaveFault as fault:
             return self._wave_fault(queue, launch, fault, patience)
         finally:
@@ -193,6 +196,8 @@ class Gpu:
         with self.lock:
             self.queues.clear()
             self.doorbells.close()
+            if self.executor:
+                self.executor.close()
 
     def executed(self) -> dict[str, int]:
         """Counters of the execution units."""
@@ -206,14 +211,17 @@ class Gpu:
             return fault.kind
         return "not-present"
 
-    def _execution_units(self) -> Executor:
+    def execution_units(self) -> Executor:
+        """What carries out machine code. Made with the first compute queue, not with the first
+        launch: that may come while the program ends, when modules cannot be loaded any more.
+        """
         if self.executor is None:
             if self.limits.executor:
                 self.executor = self.limits.executor(self.memory)
             else:
-                from sim.amd.wave import Executor as Waves
+                from sim.amd.units import Units
 
-                self.executor = Waves(self.memory)
+                self.executor = Units(self.memory)
         return self.executor
 
     def _wave_fault(self, queue: Queue, launch: Launch, fault: Any, patience: "_Patience") -> bool:

@@ -305,6 +305,8 @@ def create_queue_(state: Kfd, args: Any) -> None:
     state.queues[identity] = queue
     with Held(gpu):
         gpu.queues.append(queue)
+    if args.queue_type == kfd.QUEUE_TYPE_COMPUTE:
+        gpu.execution_units()
     args.queue_id = identity
     offset = gpu.doorbells.cell_address(queue.setup.cell) - gpu.doorbells.address
     args.doorbell_offset = kfd.MMAP_OFFSET.pack(

@@ -197,3 +197,22 @@ print(machine.stats["dispatches"])
 """
     done = run("-m", "sim", script(text))
     assert (done.returncode, done.stdout, done.stderr) == (0, "19 19\n1\n", "")
+
+
+def test_work_of_atexit_functions_is_done(script):
+    text = WORK.format(folder=str(Path(__file__).parent / "amd")) + """
+code = client.memory(4096)
+loop = [0xBE8000FF, 0x10000, 0x80808100, 0xBF078000, 0xBFA2FFFD, 0xBFB00000]  # counts down s0
+for index, word in enumerate(loop + [0xBF9F0000] * 64):
+    code.region.write32(4 * index, word)
+import atexit
+@atexit.register
+def drain():
+    compute.submit(
+        0xC0027600, 0x20C, code.address >> 8 & 0xFFFFFFFF, code.address >> 40,
+        0xC0027600, 0x212, 0x60000003, 0, 0xC0037600, 0x207, 32, 1, 1,
+        0xC0031500, 256, 1, 1, 0x8005)
+    print(compute.finished(), machine.faults)
+"""
+    done = run("-m", "sim", script(text))
+    assert (done.stdout, done.stderr) == ("19 19\nTrue []\n", "")
