@@ -12,7 +12,11 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+# This file is called sim: as a script its folder would hide the package of that name.
+sys.path[0] = str(Path(__file__).parents[2])
 
 WARM, ROUNDS = 2, 9
 ELEMENTS, SIDE, LAUNCHES = 4_000_000, 512, 200
