@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 TABLE = "code_1"  # a new layout of entries gets a new number
+LOCK_SECONDS = 10.0  # how long another process may hold the file
 Result = TypeVar("Result")
 
 
@@ -114,7 +115,7 @@ class DiskCache:
         if self._connection is None or self._process != os.getpid():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(
-                self.path, timeout=10, isolation_level=None, check_same_thread=False
+                self.path, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False
             )
             self._connection, self._process = connection, os.getpid()
             # What is lost in a power failure is compiled again.

@@ -96,8 +96,7 @@ def test_integer_operations_wrap_and_division_never_traps(op, dtype):
     with np.errstate(all="ignore"):
         want = {
             "add": lambda: a + b, "sub": lambda: a - b, "mul": lambda: a * b,
-            "idiv": lambda: np.array([truncated(int(x), int(y)) for x, y in zip(a, b)], object),
-            "mod": lambda: np.array([remainder(int(x), int(y)) for x, y in zip(a, b)], object),
+            "idiv": lambda: each(truncated, a, b), "mod": lambda: each(remainder, a, b),
             "max": lambda: np.maximum(a, b), "min": lambda: np.minimum(a, b),
             "and": lambda: a & b, "or": lambda: a | b, "xor": lambda: a ^ b,
             "lt": lambda: a < b, "eq": lambda: a == b, "ne": lambda: a != b,
@@ -105,6 +104,10 @@ def test_integer_operations_wrap_and_division_never_traps(op, dtype):
     if want.dtype == object:
         want = (want % (1 << dtype.bits)).astype(np.uint64).astype(dtype.numpy)
     assert np.array_equal(out, want)
+
+
+def each(function, a, b):
+    return np.array([function(int(x), int(y)) for x, y in zip(a, b, strict=True)], object)
 
 
 def truncated(a, b):
@@ -124,9 +127,9 @@ def test_shifts_by_the_width_or_more_give_zero_or_the_sign(op, dtype):
         elementwise(op, dtype, dtype, 6, 2), [np.zeros_like(values), values, counts]
     )
     if op == "shl":
-        want = [int(v) << int(c) for v, c in zip(values, counts)]
+        want = [int(v) << int(c) for v, c in zip(values, counts, strict=True)]
     else:
-        want = [int(v) >> min(int(c), 64) for v, c in zip(values, counts)]
+        want = [int(v) >> min(int(c), 64) for v, c in zip(values, counts, strict=True)]
     assert [int(v) % (1 << dtype.bits) for v in out] == [w % (1 << dtype.bits) for w in want]
 
 
