@@ -65,6 +65,18 @@ def test_facts_name_their_source(path):
     )
 
 
+def test_import_by_name_has_one_place():
+    words = ("import_module", "__import__")
+    found = {
+        str(path.relative_to(ROOT)) for path in FILES if any(w in path.read_text() for w in words)
+    }
+    assert found == {"runtime/device.py"}
+
+
+def test_hcq_imports_nothing_itself():
+    assert imports(ROOT / "hcq" / "__init__.py") <= {"typing.Any"}
+
+
 def test_imports_resolve_to_this_checkout():
     import hcq
     import jit

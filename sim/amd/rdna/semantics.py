@@ -29,7 +29,6 @@ Source: AMD "RDNA3" Instruction Set Architecture, chapter 16 (instructions), cha
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from typing import Any, TypeVar
 
 from hcq.errors import SimFault, nearest
@@ -38,13 +37,6 @@ from sim.isa.value import Type
 Token = Type | str | int
 Function = Callable[..., Any]
 F = TypeVar("F", bound=Callable[..., Any])
-
-# Modules that register semantics when imported.
-CATEGORIES = (
-    "sop1", "sop2", "sopc", "vop1", "vop2", "vop3", "vopc", "convert", "transcendental", "divide",
-    "lanes", "byte_ops", "half", "vop3p", "matrix",
-    "cube",
-)  # fmt: skip
 
 # Instructions that change nothing the simulator keeps: waits, hints, caches, messages.
 NO_EFFECT = frozenset({
@@ -126,9 +118,9 @@ def lookup(name: str) -> Semantic:
 @cache
 def all_semantics() -> dict[str, Semantic]:
     """Every meaning by mnemonic."""
-    for module in CATEGORIES:
-        import_module(f"sim.amd.rdna.{module}")
-    return _REGISTRY
+    from sim.amd.rdna import categories
+
+    return _REGISTRY if categories.MODULES else {}
 
 
 def _tuple(token: Token | tuple[Token, ...]) -> tuple[Token, ...]:
