@@ -10,6 +10,7 @@ surrounding condition does, and so does every simplification that used it.
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from math import gcd
 from typing import Any
 
@@ -257,6 +258,9 @@ class Algebra:
             coarse, fine, grain = split
             quotient, rest = self.divide(coarse, by // grain)
             return quotient, self.add(self.scale(rest, grain), fine)
+        line = self._straight(a, by)
+        if line is not None:
+            return line, self.add(a, self.scale(line, -by))
         inner = a.single
         if inner is not None and inner.kind == "mod" and inner.arg[1] % by == 0:
             quotient, rest = self.divide(inner.arg[0], by)
@@ -265,6 +269,19 @@ class Algebra:
         if inner is not None and inner.kind == "div":
             return self.divide(inner.arg[0], inner.arg[1] * by)[0], rest
         return self._of_atom("div", (a, by), (a.low // by, a.high // by)), rest
+
+    def _straight(self, a: Sum, by: int) -> Sum | None:
+        """The quotient, where it grows evenly along the one short axis that a depends on."""
+        if len(a.terms) != 1 or a.terms[0][0].kind != "axis":
+            return None
+        (atom, count), low = a.terms[0], a.terms[0][0].low
+        if atom.high - low >= _SHORT:
+            return None
+        at = [(count * i + a.const) // by for i in range(low, atom.high + 1)]
+        step = at[1] - at[0]
+        if any(later - earlier != step for earlier, later in pairwise(at)):
+            return None
+        return self._collect({atom: step}, at[0] - step * low, _ANY)
 
     def _coarse_and_fine(self, a: Sum, by: int) -> tuple[Sum, Sum, int] | None:
         """a as grain * coarse + fine with 0 <= fine < grain and grain dividing `by`."""
@@ -283,6 +300,7 @@ class Algebra:
         return None
 
 
+_SHORT = 16  # axes up to this size are tried out
 _ANY = (-(1 << 200), 1 << 200)
 
 

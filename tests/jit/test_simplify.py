@@ -198,3 +198,10 @@ def test_choosing_axes_keeps_every_value(algebra, seed):
         for p in itertools.product(*(range(a.high + 1) for a in chosen))
     )
     assert before == after
+
+
+def test_a_quotient_along_a_short_axis_becomes_a_line(algebra):
+    i = algebra.axis(0, 2)
+    quotient, rest = algebra.divide(algebra.shift(i, 1), 2)
+    assert quotient is i
+    assert text(rest) == "-1*axis0 + 1"
