@@ -151,6 +151,11 @@ def wrap(host: Host) -> Host:
     return _hosts[0]
 
 
+def is_recording(host: Host) -> bool:
+    """Whether a host writes down what passes."""
+    return isinstance(host, CaptureHost)
+
+
 def device(host: Host, name: str, arch: str) -> None:
     """Record an opened device."""
     if isinstance(host, CaptureHost):

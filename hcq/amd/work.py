@@ -64,7 +64,8 @@ class Work:
             channel = kind(self.process, self.node, self.arch)
             undo.callback(channel.close)
             channel.wait_for_space = self._await_space
-            channel.on_publish = self._published
+            if capture.is_recording(self.host):
+                channel.on_publish = self._published
             self.channels[channel.kind] = channel
 
     def _signal(self, undo: ExitStack) -> Signal:
