@@ -8,8 +8,9 @@ emitted code computes per lane, bit for bit. Half precision is computed in singl
 from __future__ import annotations
 
 import math
+import operator
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,11 @@ FLOAT_BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 INTEGER_BINARY = {
     "add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor", "shl": "shl",
 }  # fmt: skip
+FOLDED: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add, "sub": operator.sub, "and": operator.and_, "or": operator.or_,
+    "xor": operator.xor, "shl": operator.lshift, "lshr": operator.rshift,
+}  # fmt: skip
+ZERO = "zeroinitializer"
 FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 ROUNDING = {
     "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "truncate": "trunc", "round_even": "rint",
@@ -46,6 +52,9 @@ class LlvmValue(Value):
     type: Type
     text: str
     lanes: bool
+    # A 64-bit value that was put together from two 32-bit vectors: their names, low first. Moves,
+    # shifts by constants and splitting it again then stay in 32 bits, half the work.
+    halves: tuple[str, str] | None = None
 
     @property
     def width(self) -> int:  # type: ignore[override]
@@ -86,7 +95,12 @@ class LlvmValue(Value):
             name = INTEGER_BINARY[operation]
         else:
             raise refuse_operation(self, operation)
-        return a._emit(a.type, f"{name} {a.kind} {a.text}, {b.text}")
+        folded = fold(name, a, b)
+        if folded is not None:
+            return folded
+        result = a._emit(a.type, f"{name} {a.kind} {a.text}, {b.text}")
+        result.halves = by_halves(name, self, _own(other))
+        return result
 
     def compare(self, operation: str, other: Value) -> LlvmValue:
         a, b = self._together(other)
@@ -116,7 +130,7 @@ class LlvmValue(Value):
         if target.bits != self.type.bits:
             raise TypeError(f"{self.type} and {target} differ in width")
         if (target.kind == "f") == (self.type.kind == "f"):
-            return self._new(target, self.text, self.lanes)
+            return LlvmValue(self.emitter, target, self.text, self.lanes, self.halves)
         return self._cast("bitcast", target)
 
     def to(self, target: Type) -> LlvmValue:
@@ -209,9 +223,16 @@ class LlvmValue(Value):
         """An integer of another width, extended by its own signedness."""
         if target.bits == self.type.bits:
             return self._new(target, self.text, self.lanes)
+        if self.type.kind == "u" and not self.lanes and self.text.isdigit():
+            return self.constant(target, int(self.text))
         if target.bits < self.type.bits:
+            if self.halves is not None and target.bits == 32:
+                return self._new(target, self.halves[0], True)
             return self._cast("trunc", target)
-        return self._cast("sext" if self.type.kind == "i" else "zext", target)
+        result = self._cast("sext" if self.type.kind == "i" else "zext", target)
+        if self.lanes and self.type == U32 and target.bits == 64:
+            result.halves = (self.text, ZERO)
+        return result
 
     def _call(self, name: str, *others: LlvmValue) -> LlvmValue:
         """An intrinsic whose operands and result are all of this type."""
@@ -306,6 +327,46 @@ class LlvmValue(Value):
             f"call {kind} @{name}({vector} align 4 {where}, {mask} splat (i1 true), {kind} poison)"
         )
         return self._new(self.type, text, True)
+
+
+def fold(name: str, a: LlvmValue, b: LlvmValue) -> LlvmValue | None:
+    """The result of an operation on two integer constants, if that is what they are."""
+    if a.lanes or a.type == BOOL or not (a.text.isdigit() and b.text.isdigit()):
+        return None
+    if name not in FOLDED:
+        return None
+    return a.constant(a.type, FOLDED[name](int(a.text), int(b.text)))
+
+
+def by_halves(name: str, a: LlvmValue, b: LlvmValue) -> tuple[str, str] | None:
+    """The halves of a 64-bit result, where they follow from those of the operands."""
+    if a.halves is None:
+        return None
+    low, high = a.halves
+    if name == "or" and b.halves is not None:
+        return _either(a, low, b.halves[0]), _either(a, high, b.halves[1])
+    if b.lanes or not b.text.isdigit():
+        return None
+    count = int(b.text)
+    if name == "lshr" and count == 32:
+        return high, ZERO
+    if name != "shl" or count > 32:
+        return None
+    return (ZERO, low) if count == 32 else _shifted(a, low, high, count)
+
+
+def _either(like: LlvmValue, a: str, b: str) -> str:
+    if ZERO in (a, b):
+        return a if b == ZERO else b
+    return like.emitter.pure(f"or {llvm_type(U32, like.width)} {a}, {b}")
+
+
+def _shifted(like: LlvmValue, low: str, high: str, count: int) -> tuple[str, str]:
+    kind = llvm_type(U32, like.width)
+    by = f"splat (i32 {count})"
+    left = like.emitter.pure(f"shl {kind} {low}, {by}")
+    full = f"llvm.fshl.{mangled(kind)}"
+    return left, like.emitter.intrinsic(kind, full, (kind, high), (kind, low), (kind, by))
 
 
 def llvm_type(target: Type, lanes: int) -> str:

@@ -108,14 +108,22 @@ def move_functions(width: int) -> str:
 
 def _move(w: int, kind: str, action: str, bits: int) -> str:
     mask = f"i{w}"
-    begin = "entry:"
-    if kind in FAST_KINDS and bits >= 32:
-        begin = f"entry:{fast_row(w, kind, action, bits)}\ngeneral:"
     parameters = f"ptr %t, ptr %reg, i64 %base, {mask} %mask, ptr %data, i32 %pc"
     arguments = f"ptr %t, ptr %reg, i64 %base, {mask} %mask, i64 {bits // 8}"
-    text = f"""
-define void @{kind}_{action}_{bits}({parameters}) #0 {{
-{begin}
+    name, before = f"{kind}_{action}_{bits}", ""
+    if kind in FAST_KINDS and bits >= 32:
+        # On its own, so that it needs no stack frame.
+        before = f"""
+define void @{name}({parameters}) #0 {{
+entry:{fast_row(w, kind, action, bits)}
+general:
+  tail call void @any_{name}({parameters})
+  ret void
+}}"""
+        name = f"any_{name}"
+    text = f"""{before}
+define void @{name}({parameters}) #0 {{
+entry:
   %active = call {mask} @{kind}_address({arguments})"""
     if kind in ("lds", "flat") and action == "load":
         text += _zero_outside(w, max(1, bits // 32))

@@ -92,8 +92,10 @@ wave:
   %i = phi i64 [ 0, %init ], [ %i1, %wave ]
   %wo = mul i64 %i, %stride
   %w = getelementptr i8, ptr %first, i64 %wo
-  %regs = load <128 x i32>, ptr %template, align 64
-  store <128 x i32> %regs, ptr %w, align 64
+  %regs = load <32 x i32>, ptr %template, align 64   ; s32 to s95 keep what they held
+  store <32 x i32> %regs, ptr %w, align 64
+  %special = getelementptr i8, ptr %w, i64 384
+  store <32 x i32> zeroinitializer, ptr %special, align 64
   %xp = getelementptr i32, ptr %w, i64 %idx
   store i32 %x32, ptr %xp
   %yp = getelementptr i32, ptr %w, i64 %idy
