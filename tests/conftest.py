@@ -1,12 +1,19 @@
-"""The fixture `machine`: a simulated machine in the place of this one."""
+"""The fixture `machine`: a simulated machine in the place of this one.
 
+Beside it, every test file's AMD kernels are compared with LLVM's disassembler.
+"""
+
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from hcq import host
 from sim.launch import DEFAULT_DRIVER
 from sim.machine import Machine
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture
@@ -30,3 +37,25 @@ def machine() -> Iterator[Callable[..., Machine]]:
     host.use(before)
     for found in reversed(made):
         found.shut_down()
+
+
+@pytest.fixture(scope="session")
+def kernels():
+    """(images of AMD kernels compiled so far, the comparison that remembers what it has seen)."""
+    from fidelity import Fidelity, watch
+
+    return watch(), Fidelity()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def faithful(kernels):
+    """Every AMD kernel that a test file compiled reads as LLVM prints it, and can be executed."""
+    yield
+    from fidelity import Missing
+
+    images, comparison = kernels
+    try:
+        problems = comparison.problems(images)
+    except Missing:
+        return
+    assert problems == []

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from sim.amd.caches import Caches
 from sim.amd.chips import Chip
 from sim.amd.doorbell import Doorbells
 from sim.amd.launch import Launch
@@ -64,6 +65,7 @@ class Limits:
     queues: int = 127
     watchdog: float | None = None  # a kernel that runs longer gets the GPU reset
     preemptible: bool = True  # False: a queue cannot be destroyed while its kernel runs
+    late: bool = False  # results and host writes are seen only after the right barriers
     kernel_seconds: float = 5.0  # seeded mode: real time after which a kernel counts as endless
     executor: Callable[[GpuMemory], Executor] | None = None
 
@@ -107,6 +109,7 @@ class Gpu:
         self.is_stopped = False  # after a fault or reset nothing runs any more
         self.driver: Driver | None = None
         self.executor: Executor | None = None
+        self.caches: Caches | None = None
         self.traces = board.seeded
         self.record = board.record
         self.notify = board.notify
@@ -154,7 +157,7 @@ class Gpu:
         self.running = queue
         try:
             with self.memory.in_use():
-                self.execution_units().run(Dispatch(**vars(launch)), patience.is_over)
+                self._run(Dispatch(**vars(launch)), patience)
         except WaveFault as fault:
             return self._wave_fault(queue, launch, fault, patience)
         finally:
@@ -210,6 +213,15 @@ class Gpu:
         except PageFault as fault:
             return fault.kind
         return "not-present"
+
+    def _run(self, dispatch: Any, patience: "_Patience") -> None:
+        if self.caches:
+            self.caches.before()
+        try:
+            self.execution_units().run(dispatch, patience.is_over)
+        finally:
+            if self.caches:
+                self.caches.after()
 
     def execution_units(self) -> Executor:
         """What carries out machine code. Made with the first compute queue, not with the first

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from errno import EBUSY, EEXIST, EFAULT, EINVAL, EIO, ENOTTY, EPERM, ETIME
+from functools import partial
 from typing import Any
 
 from cffi import FFI
@@ -18,6 +19,7 @@ from hcq.host import MappedRegion, Region
 from hcq.ioctl_defs import Ioctl, kfd
 from sim import user
 from sim.amd import create_queue
+from sim.amd.caches import Caches
 from sim.amd.events import Events, Refusal, SlotPage, Waiter
 from sim.amd.gpu import Board, Gpu
 from sim.amd.queue import Queue
@@ -84,6 +86,8 @@ class Kfd:
         self._lock = threading.RLock()
         for gpu in gpus:
             gpu.driver = self
+            if gpu.limits.late:
+                gpu.caches = Caches(partial(self.buffers.cached, gpu))
 
     def ioctl(self, number: int, address: int, size: int) -> None:
         """Answer one call, its struct at `address`; Refusal with the errno otherwise."""

@@ -142,10 +142,11 @@ def indirect_buffer(queue: Pm4Queue, body: "array[int]") -> bool:
 
 @packet(Opcode.ACQUIRE_MEM, 7)
 def acquire_mem(queue: Pm4Queue, body: "array[int]") -> bool:
-    # Simulated memory has no caches: what is checked is that the packet says something.
     fields(pm4.ACQUIRE_MEM_SIZE_HIGH, body[2])
     fields(pm4.ACQUIRE_MEM_BASE_HIGH, body[4])
-    fields(pm4.ACQUIRE_MEM_GCR, body[6])
+    control = fields(pm4.ACQUIRE_MEM_GCR, body[6])
+    if queue.gpu.caches:
+        queue.gpu.caches.acquire(control)
     if body[0]:
         raise SimFault(f"ACQUIRE_MEM: word 1 is {body[0]:#x}; it is reserved on this chip")
     return True
@@ -163,6 +164,8 @@ def release_mem(queue: Pm4Queue, body: "array[int]") -> bool:
     select = fields(pm4.RELEASE_MEM_SELECT, body[1])
     if select["dst_sel"] > pm4.RELEASE_DST_L2:
         raise not_simulated("RELEASE_MEM dst_sel", select["dst_sel"], {0: "memory", 1: "L2"})
+    if queue.gpu.caches:
+        queue.gpu.caches.release(event)
     _release(queue, select["data_sel"], body[3] << 32 | body[2], body[5] << 32 | body[4])
     context = fields(pm4.RELEASE_MEM_CONTEXT, body[6])["int_ctxid"]
     if select["int_sel"] in (pm4.RELEASE_INT_ONLY, pm4.RELEASE_INT_AFTER_WRITE):

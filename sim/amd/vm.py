@@ -205,6 +205,16 @@ class Buffers:
         for buffer in list(self._by_address.values()):
             self._vacate(buffer)
 
+    def cached(self, gpu: Gpu) -> list[tuple[int, int]]:
+        """Address and size of mapped buffers whose content a GPU keeps in its caches."""
+        uncached = kfd.ALLOC_UNCACHED | kfd.ALLOC_COHERENT
+        return [
+            (buffer.address, buffer.size)
+            for buffer in list(self._by_handle.values())
+            if gpu.gpu_id in buffer.mapped and not buffer.queues and not buffer.flags & uncached
+            and buffer.kind in (kfd.ALLOC_VRAM, kfd.ALLOC_GTT)
+        ]  # fmt: skip
+
     def live(self) -> int:
         """How many buffers there are."""
         return len(self._by_handle)
