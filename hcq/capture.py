@@ -24,6 +24,7 @@ class Recorder:
     """One file; a record is one line and is on disk once written."""
 
     def __init__(self, path: str) -> None:
+        self.path = path
         try:
             # Unbuffered: what was written is there after a crash.
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
@@ -146,9 +147,14 @@ def wrap(host: Host) -> Host:
     path = settings.get("HCQ_CAPTURE")
     if not path:
         return host
-    if not _hosts or _hosts[0].inner is not host:
+    if not _hosts or _hosts[0].inner is not host or _hosts[0].recorder.path != path:
         _hosts[:] = [CaptureHost(host, Recorder(path))]
     return _hosts[0]
+
+
+def innermost(host: Host) -> Host:
+    """The machine itself, without a recorder around it."""
+    return host.inner if isinstance(host, CaptureHost) else host
 
 
 def is_recording(host: Host) -> bool:

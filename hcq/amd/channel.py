@@ -123,7 +123,7 @@ class Channel:
                 f"queue {queue.name} has slots: submit it as a batch",
                 facts={"slots": sorted({p.formula.slot.name for p in queue.patches})},
             )
-        if queue.bound is None:
+        if queue.bound is None or not queue.words:
             return queue.words
         return self.indirect(queue.bound.address, len(queue.words))
 

@@ -20,7 +20,7 @@ from hcq.amd.kfd import process
 from hcq.amd.loader import Loader
 from hcq.amd.memory import Memory, Statistics
 from hcq.amd.program import Program
-from hcq.amd.queue import COMPUTE
+from hcq.amd.queue import COMPUTE, COPY
 from hcq.amd.scratch import ScratchMemory
 from hcq.amd.topology import Node, gpus
 from hcq.amd.work import AnyQueue, Work
@@ -31,6 +31,8 @@ from hcq.memory import Buffer
 from hcq.timeline import TIME_OFFSET, Signal
 
 ARGUMENT_RING_BYTES = 16 << 20
+# Source: Linux amdgpu sdma_v6_0.c pads indirect buffers to a multiple of 8 words.
+INDIRECT_PADDING_WORDS = 8
 
 
 class Device:
@@ -275,6 +277,8 @@ class Device:
         """Move a queue's words to device memory; submits then push a pointer to them."""
         if queue.bound is None:
             words = queue.words
+            if queue.kind == COPY:
+                words += [0] * (-len(words) % INDIRECT_PADDING_WORDS)
             size = max(4, len(words) * 4)
             queue.bound = self.allocate(
                 size, host=True, uncached=True, name=f"words of {queue.name}"

@@ -69,7 +69,7 @@ class Scene:
         }
 
 
-def memory_fault(fault: MemoryFault, scene: Scene, nearest: str) -> GpuFault:
+def memory_fault(fault: MemoryFault, scene: Scene, nearest: str, detail: str = "") -> GpuFault:
     """GpuFault naming kernel, address, access, nearest buffer."""
     kinds = []
     if fault.not_present:
@@ -92,14 +92,22 @@ def memory_fault(fault: MemoryFault, scene: Scene, nearest: str) -> GpuFault:
         device=scene.device,
         facts={
             "address": hex(fault.address),
+            "access": _access(fault),
             "kind": ",".join(kinds) or "none given",
             "imprecise": int(fault.imprecise),
             "error_type": fault.error_type,
             "nearest": nearest,
+            "detail": detail or "the driver gave none",
             **scene.facts(),
         },
         hint=f"an index may reach past {nearest.split(' (')[0]}; {RESTART}",
     )
+
+
+def _access(fault: MemoryFault) -> str:
+    if fault.no_execute:
+        return "execute"
+    return "write" if fault.read_only else "unknown (the driver does not say)"
 
 
 def hardware_exception(exception: HardwareException, scene: Scene, detail: str) -> DeviceLost:

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+from hcq.capture import innermost
 from hcq.errors import DeviceBanned, DeviceOpenError, HcqError, IoctlError, missing_node
 from hcq.host import Host, Region
 from hcq.ioctl_defs import Ioctl, kfd
@@ -297,7 +298,9 @@ def process(host: Host) -> Kfd:
     with _lock:
         if _open:
             _open[0].check_process()
-            if _open[0].host is host:
+            if innermost(_open[0].host) is innermost(host):
+                if not _open[0].members:
+                    _open[0].host = host  # a recording may have begun or ended
                 return _open[0]
         found = Kfd(host)
         _open[:] = [found]

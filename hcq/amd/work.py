@@ -228,7 +228,8 @@ class Work:
         for incident in incidents:
             if isinstance(incident, MemoryFault):
                 nearest = self.describe(incident.address)
-                raise self.fail(faults.memory_fault(incident, scene, nearest))
+                dump = self._core_dump()
+                raise self.fail(faults.memory_fault(incident, scene, nearest, dump))
 
     def _scene(self) -> faults.Scene:
         reached = self.timeline.reached

@@ -105,3 +105,13 @@ def test_a_file_that_cannot_be_written_names_the_setting(machine):
         pytest.raises(ConfigError, match=r"HCQ_CAPTURE=/nowhere/run.jsonl: cannot be written"),
     ):
         amd.open(0)
+
+
+@pytest.mark.row("PRO-10")
+def test_another_file_gets_its_own_recording(machine, tmp_path):
+    machine()
+    for name in ("one", "two"):
+        with Context(HCQ_CAPTURE=str(tmp_path / name)):
+            amd.open(0).close()
+    first = [(tmp_path / name).read_text().splitlines()[0] for name in ("one", "two")]
+    assert [json.loads(line)["record"] for line in first] == ["capture", "capture"]

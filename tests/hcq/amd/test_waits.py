@@ -322,3 +322,14 @@ def test_a_bound_copy_queue_ends_its_pointer_packet_where_it_must(device):
     back = bytearray(4096)
     device.copy_out(one, 0, back)
     assert back == bytes([9]) * 4096
+
+
+def test_an_empty_bound_queue_runs_nothing(device):
+    queue = device.bind(device.queue("compute"))
+    device.wait(device.submit(queue))
+    assert device.health() == "ok"
+
+
+def test_bound_copy_words_are_padded_as_indirect_buffers_must_be(device):
+    queue = device.bind(device.queue("copy").fill(device.allocate(64).address, 1, 64))
+    assert len(queue.words) == 8
