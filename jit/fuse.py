@@ -21,6 +21,7 @@ _PLACES = 16  # a value needed at more places than this is stored
 _COSTLY = frozenset(
     {Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS, Op.TAN, Op.ASIN, Op.ACOS, Op.ATAN, Op.SINH}
     | {Op.COSH, Op.TANH, Op.ASINH, Op.ACOSH, Op.ATANH, Op.ERF, Op.POW, Op.ATAN2}
+    | {Op.INDEX}  # its index is checked, and a kernel that waits for it cannot be tiled
 )
 _COSTLY_WEIGHT = 11  # operations that a costly one stands for, besides itself
 _KEEPS_COUNT = frozenset({Op.RESHAPE, Op.PERMUTE, Op.SLICE})
@@ -172,8 +173,8 @@ class Fusion:
     def _weigh(self) -> None:
         """Bound each kernel, and keep what a broadcast would repeat too often.
 
-        Three bit sets per node: the elementwise nodes, the costly ones among them, and
-        the inputs that computing it takes.
+        Three bit sets per node: the operations, the costly ones among them, and the inputs
+        that computing it takes.
         """
         self._operations = [0] * len(self.nodes)
         self._costly = [0] * len(self.nodes)
@@ -199,8 +200,9 @@ class Fusion:
     def _gather(self, i: int) -> None:
         """Unite what the sources take; keep the largest while that is too much."""
         while True:
-            operations = 1 << i if self.nodes[i].op in ELEMENTWISE else 0
-            costly = operations if self.nodes[i].op in _COSTLY else 0
+            op = self.nodes[i].op
+            operations = 1 << i if op in ELEMENTWISE or op is Op.INDEX else 0
+            costly = operations if op in _COSTLY else 0
             inputs = 0
             for source in self.sources[i]:
                 s = self._base[source]
