@@ -8,7 +8,6 @@ proved selectable for each target; everything else goes to a worker.
 import atexit
 import hashlib
 import os
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,12 +16,14 @@ from pathlib import Path
 from typing import Protocol
 
 from hcq.errors import CompileError, nearest
-from hcq.settings import get
+from hcq.settings import Context, current_values, get
 from jit.cache import directory, disk_cache
 from jit.codegen.machine import Rendered
 from jit.kernel import Kernel
+from jit.show import show_code, show_source
 from jit.worker import WorkerPool
 from runtime.backend import Code
+from runtime.log import debug_level
 
 # Stems of LLVM's intrinsic names that every target here selects.
 ALLOWED = (
@@ -136,9 +137,13 @@ def compile_many(kernels: Sequence[Kernel], target: str) -> list[Code]:
             except BaseException as error:
                 errors.append(error)
 
-    started = [
-        threading.Thread(target=drain, args=(_in_worker,), daemon=True) for _ in range(threads)
-    ]
+    settings = current_values()
+
+    def help_out() -> None:
+        with Context(**settings):  # those of this thread hold for its helpers
+            drain(_in_worker)
+
+    started = [threading.Thread(target=help_out, daemon=True) for _ in range(threads)]
     for thread in started:
         thread.start()
     drain(_compile)
@@ -167,6 +172,7 @@ def _cached(kernel: Kernel, target: str) -> Code | None:
     if code is not None:
         counts.from_disk += 1
         _memory[(kernel.key, target)] = code
+        _shown(kernel, target)
     return code
 
 
@@ -207,19 +213,22 @@ def _compile(kernel: Kernel, target: str) -> Code:
     """Compile here if that is safe, else in a worker."""
     try:
         rendered = renderer(target).render(kernel)
-        _show(kernel, rendered)
-        if is_allowed(rendered):
-            return rendered.finish()
-        return _pool.compile(kernel, target)
+        show_source(kernel, rendered)
+        here = is_allowed(rendered)
+        code = rendered.finish() if here else _pool.compile(kernel, target)
+        show_code(rendered)
+        return code
     except CompileError as error:
         raise _with_source(error, kernel) from error.__cause__
 
 
 def _in_worker(kernel: Kernel, target: str) -> Code:
     try:
-        return _pool.compile(kernel, target)
+        code = _pool.compile(kernel, target)
     except CompileError as error:
         raise _with_source(error, kernel) from error.__cause__
+    _shown(kernel, target)
+    return code
 
 
 def compile_here(kernel: Kernel, target: str) -> Code:
@@ -248,8 +257,9 @@ def _with_source(error: CompileError, kernel: Kernel) -> CompileError:
     return error
 
 
-def _show(kernel: Kernel, rendered: Rendered) -> None:
-    if get("DEBUG") >= 4:
-        sys.stderr.write(kernel.text() + "\n")
-    if get("DEBUG") >= 5:
-        sys.stderr.write(rendered.text + "\n")
+def _shown(kernel: Kernel, target: str) -> None:
+    """What DEBUG shows of a kernel whose code is there already."""
+    if debug_level() >= 3:
+        rendered = renderer(target).render(kernel)
+        show_source(kernel, rendered)
+        show_code(rendered)

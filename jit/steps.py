@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from jit.dtype import DType
 from jit.kernel import Kernel
 from runtime.call import Estimate
+from runtime.log import say
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,20 @@ def share_temporaries(plan: Plan, inputs: int) -> Plan:
     numbers = sharing.numbers
     steps = tuple(_moved(step, numbers) for step in plan.steps)
     settled = tuple((at, numbers[slot]) for at, slot in plan.settled)
-    return Plan(tuple(sharing.made), steps, settled)
+    shared = Plan(tuple(sharing.made), steps, settled)
+    _say_saved(plan, shared)
+    return shared
+
+
+def _say_saved(plan: Plan, shared: Plan) -> None:
+    """DEBUG=1: what sharing saved, if it did."""
+    before, after = (
+        [made for made in which.made if isinstance(made, Fresh)] for which in (plan, shared)
+    )
+    if len(after) < len(before):
+        old, new = (sum(m.count * m.dtype.itemsize for m in which) for which in (before, after))
+        text = f"memory plan: {len(before)} buffers in {len(after)}, {old} bytes in {new}"
+        say(1, text, "jit")
 
 
 class _Sharing:

@@ -81,7 +81,14 @@ class AmdRenderer:
         parameters += [f"{element} noundef %s{i}" for i, _ in enumerate(kernel.variables)]
         signature = f"amdgpu_kernel void @{kernel.name}({', '.join(parameters)})"
         text = module_text(TRIPLE, builder.function, signature, self._attributes(plan))
-        return Rendered(text, intrinsics(builder.function), lambda: self._code(kernel, text, plan))
+        return Rendered(
+            text=text,
+            intrinsics=intrinsics(builder.function),
+            finish=lambda: self._code(kernel, text, plan),
+            triple=TRIPLE,
+            arch=self.arch,
+            plan=plan,
+        )
 
     def _code(self, kernel: Kernel, text: str, plan: Plan) -> Code:
         loops = [s for s, axis in zip(plan.splits, kernel.axes, strict=True) if not axis.reduce]

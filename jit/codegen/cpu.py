@@ -60,7 +60,14 @@ class CpuRenderer:
         )
         signature = f"void @{ENTRY}(ptr %buffers, ptr %scalars, i64 %begin, i64 %end)"
         text = module_text(TRIPLE, builder.function, signature, attributes)
-        return Rendered(text, intrinsics(builder.function), lambda: self._code(kernel, text, plan))
+        return Rendered(
+            text=text,
+            intrinsics=intrinsics(builder.function),
+            finish=lambda: self._code(kernel, text, plan),
+            triple=TRIPLE,
+            arch=self.arch,
+            plan=plan,
+        )
 
     def _code(self, kernel: Kernel, text: str, plan: Plan) -> Code:
         loops = [s for s, axis in zip(plan.splits, kernel.axes, strict=True) if not axis.reduce]

@@ -11,6 +11,7 @@ from typing import Any
 
 from hcq.errors import CompileError
 from jit.codegen.text import Function
+from jit.tile import Plan
 from runtime.backend import Code
 
 
@@ -18,12 +19,16 @@ from runtime.backend import Code
 class Rendered:
     """LLVM IR, the intrinsics it calls, and how to go on from there.
 
-    `finish` may end the process where LLVM cannot select an intrinsic.
+    `finish` may end the process where LLVM cannot select an intrinsic. triple and arch:
+    what the text is for. plan: what it was built by.
     """
 
     text: str
     intrinsics: frozenset[str]
     finish: Callable[[], Code]
+    triple: str
+    arch: str
+    plan: Plan
 
 
 def intrinsics(function: Function) -> frozenset[str]:

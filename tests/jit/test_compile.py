@@ -140,11 +140,3 @@ def test_the_first_failure_of_several_is_raised_when_the_others_are_done():
     before = counts.compiled
     good.compile(CPU)
     assert counts.compiled == before
-
-
-def test_debug_shows_source_and_ir(capsys):
-    with Context(DEBUG=5):
-        kernel(33).compile(CPU)
-    shown = capsys.readouterr().err
-    assert "kernel made" in shown
-    assert "define void @entry" in shown
