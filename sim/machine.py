@@ -32,6 +32,8 @@ from sim.schedule import FreeRunning, Scheduler, Seeded
 from sim.space import AddressSpace
 
 LOG_LENGTH = 20_000
+# What a free-running machine logs: packets and calls have no order worth keeping there.
+NOTABLE = ("refused", "fault", "hang", "exception", "interrupt-lost")
 # The interpreter hands its lock over after this long: the device's thread and the program's
 # share it, and the default of 5 ms would be felt at every wait.
 SWITCH_SECONDS = 0.0005
@@ -294,7 +296,7 @@ class Machine:
 
     def _enter(self, kind: str, detail: str, *, ioctl: bool = False) -> None:
         """Note a call through the boundary, and fail it where a test wants that."""
-        self.calls.append(f"{kind} {detail}" if detail else kind)
+        self.calls.append(sys.intern(f"{kind} {detail}") if detail else kind)
         self._record("call", kind, detail)
         number = self.injection.find(kind, detail)
         if number is None:
@@ -304,7 +306,7 @@ class Machine:
         raise OSError(number, os.strerror(number), detail)
 
     def _record(self, *entry: Any) -> None:
-        if self.seed is None and entry[0] == "call":
+        if self.seed is None and entry[0] not in NOTABLE:
             return
         with self._lock:
             stamped = (self._clock.nanoseconds() if self.seed is not None else 0, *entry)

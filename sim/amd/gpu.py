@@ -61,6 +61,7 @@ class Limits:
     """How a GPU is built and how patient it is. Sizes in bytes, times in seconds."""
 
     vram: int | None = None
+    gtt: int = 32 << 30  # host memory that GPUs may use
     large_bar: bool = True
     queues: int = 127
     watchdog: float | None = None  # a kernel that runs longer gets the GPU reset

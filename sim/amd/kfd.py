@@ -343,12 +343,16 @@ def destroy_queue(state: Kfd, args: Any) -> None:
 
 @call(kfd.UPDATE_QUEUE)
 def update_queue(state: Kfd, args: Any) -> None:
-    create_queue.check_properties(args)
+    size = create_queue.check_properties(args)
     if args.queue_id not in state.queues:
         raise Refusal(EFAULT, f"there is no queue {args.queue_id}")
     queue = state.queues[args.queue_id]
+    ring = args.ring_base_address
+    if ring and (ring, size) != (queue.setup.ring, queue.setup.ring_size):
+        raise Refusal(EINVAL, "giving a queue another ring is not simulated")
     with Held(queue.gpu):
-        queue.percentage = args.queue_percentage & 0xFF
+        # A queue without a ring is off, as one without a share of the time is.
+        queue.percentage = args.queue_percentage & 0xFF if ring else 0
     state.scheduler.changed(queue.gpu)
 
 

@@ -18,7 +18,6 @@ from sim.space import AddressSpace
 
 GPUVM_BASE = 0x1_0000
 GPUVM_LIMIT = (1 << 47) - 1
-GTT_LIMIT = 32 << 30
 MMIO_PAGE = 4096
 # Offsets for mmap on the render node. Guess: any distinct page-aligned numbers do.
 FIRST_OFFSET, OFFSET_STEP = 1 << 32, 1 << 40
@@ -233,7 +232,8 @@ class Buffers:
             # One address for both is what makes simulated memory accesses plain loads.
             where = f"{cpu:#x} has the GPU address {buffer.address:#x}"
             raise Refusal(EINVAL, f"user memory at {where}")
-        limit = {kfd.ALLOC_VRAM: buffer.gpu.vram, kfd.ALLOC_GTT: GTT_LIMIT}.get(kind)
+        gpu = buffer.gpu
+        limit = {kfd.ALLOC_VRAM: gpu.vram, kfd.ALLOC_GTT: gpu.limits.gtt}.get(kind)
         if limit is not None and self._used.get((buffer.gpu.gpu_id, kind), 0) + buffer.size > limit:
             raise Refusal(ENOMEM, f"{buffer.size:#x} bytes more than are left of {limit:#x}")
 

@@ -187,6 +187,12 @@ def test_freed_vram_can_be_had_again(client):
 
 
 @pytest.mark.refusal
+def test_more_host_memory_than_gpus_may_use_is_enomem(client):
+    with refused(errno.ENOMEM):
+        client(gtt=1 << 20).allocate(2 << 20)
+
+
+@pytest.mark.refusal
 def test_visible_vram_needs_a_large_bar(client):
     with refused(errno.EINVAL):
         client(large_bar=False).allocate(PAGE, VISIBLE_VRAM)
@@ -364,6 +370,22 @@ def test_buffers_of_a_living_queue_cannot_be_unmapped(client):
         c.unmap(queue.ring.handle)
     queue.destroy()
     c.unmap(queue.ring.handle)
+
+
+@pytest.mark.refusal
+def test_a_queue_cannot_be_given_another_ring(client):
+    queue = client().queue()
+    with refused(errno.EINVAL):
+        queue.client.call(
+            kfd.UPDATE_QUEUE, queue_id=queue.id, ring_base_address=queue.ring.address + 4096,
+            ring_size=4096, queue_percentage=100,
+        )  # fmt: skip
+
+
+@pytest.mark.refusal
+def test_updating_an_unknown_queue_is_efault(client):
+    with refused(errno.EFAULT):
+        client().call(kfd.UPDATE_QUEUE, queue_id=9, queue_percentage=100)
 
 
 @pytest.mark.refusal
