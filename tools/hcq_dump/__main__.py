@@ -86,7 +86,8 @@ def cat(options: argparse.Namespace) -> int:
     tally = Tally()
     for stream in streams(options, tally):
         if isinstance(stream, str):
-            print(json.dumps({"record": "ioctl", "text": stream}) if options.jsonl else stream)
+            kind = stream.partition(" ")[0]
+            print(json.dumps({"record": kind, "text": stream}) if options.jsonl else stream)
             continue
         tally.words += len(stream.words)
         for packet in decoder(stream.kind)(stream.words):

@@ -1,22 +1,48 @@
-"""Recordings that HCQ_CAPTURE=file wrote: ioctls as lines, submissions as word streams."""
+"""Recordings that HCQ_CAPTURE=file wrote: host traffic as lines, submissions as word streams."""
 
 from collections.abc import Iterator
 from typing import Any
 
+from hcq.errors import FileFormatError
 from tools.hcq_dump.record import Place
 from tools.hcq_dump.source import Stream, records
 
+SCHEMA = "0"  # the major version this reads; minor ones only add keys
+
 
 def read(data: bytes, name: str, tally: Any) -> Iterator["Stream | str"]:
-    """Every submission as a Stream, every ioctl as a line of text, in order."""
+    """Every submission as a Stream, devices and ioctls as lines of text, in order.
+
+    Unknown kinds of record and unknown keys are passed over. FileFormatError for another
+    major version of the schema and for records without the keys of their kind.
+    """
     for record in records(data, name):
         kind = record.get("record")
-        if kind == "submission":
-            yield _stream(record)
-        elif kind == "ioctl":
-            yield _ioctl(record)
-        elif kind == "torn":
-            tally.torn += 1
+        try:
+            if kind == "capture":
+                _check_schema(record, name)
+            elif kind == "submission":
+                yield _stream(record)
+            elif kind in ("ioctl", "device"):
+                yield _ioctl(record) if kind == "ioctl" else _device(record)
+            elif kind == "torn":
+                tally.torn += 1
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, FileFormatError):
+                raise
+            raise FileFormatError(
+                f"{name}: record {record.get('seq')} is no {kind} record: {error!r}",
+                facts={"file": name, "record": record.get("seq")},
+            ) from None
+
+
+def _check_schema(record: dict[str, Any], name: str) -> None:
+    found = str(record.get("schema", ""))
+    if found.partition(".")[0] != SCHEMA:
+        raise FileFormatError(
+            f"{name}: recorded with schema {found or '(none)'}, this reads {SCHEMA}.x",
+            facts={"file": name, "field": "schema", "found": found, "wanted": f"{SCHEMA}.x"},
+        )
 
 
 def _stream(record: dict[str, Any]) -> Stream:
@@ -24,12 +50,22 @@ def _stream(record: dict[str, Any]) -> Stream:
     device = str(record.get("device", "device"))
     words = [int(word, 16) for word in record["words"]]
     place = Place(device, queue, int(record.get("seq", 0)))
-    return Stream("sdma" if "copy" in queue or "sdma" in queue else "pm4", place, words)
+    is_copy = record.get("kind", queue.rstrip("0123456789")) in ("copy", "sdma")
+    return Stream("sdma" if is_copy else "pm4", place, words)
+
+
+def _device(record: dict[str, Any]) -> str:
+    known = [f"{key}={record[key]}" for key in ("vendor", "arch") if key in record]
+    return " ".join([f"{'device':12} {record['name']}", *known])
 
 
 def _ioctl(record: dict[str, Any]) -> str:
-    args = " ".join(f"{key}={value}" for key, value in dict(record.get("args", {})).items())
+    """Arguments as they went in; behind the arrow those that came back otherwise."""
+    before, after = dict(record.get("args", {})), dict(record.get("out", {}))
+    sent = [f"{key}={value}" for key, value in before.items()]
+    changed = [f"{key}={value}" for key, value in after.items() if before.get(key) != value]
+    answer = ["->", *changed] if changed else []
     errno = record.get("errno") or 0
-    failed = f" errno={errno}" if errno else ""
-    call = f"{record.get('name')} fd={record.get('fd')} ret={record.get('ret')}{failed}"
-    return f"ioctl        {call} {args}"
+    failed = [f"errno={errno}"] if errno else []
+    result = [f"fd={record['fd']}", f"ret={record['ret']}", *failed]
+    return " ".join([f"{'ioctl':12} {record['name']}", *result, *sent, *answer])

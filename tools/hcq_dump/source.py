@@ -72,12 +72,21 @@ def records(data: bytes, name: str) -> Iterator[dict[str, object]]:
     for number, text in enumerate(lines, 1):
         if not text.strip():
             continue
-        try:
-            yield json.loads(text)
-        except ValueError:
-            if number == len(lines):
-                yield {"record": "torn", "line": number}
-                return
+        record = _object(text)
+        if record is not None:
+            yield record
+        elif number == len(lines):
+            yield {"record": "torn", "line": number}
+        else:
             raise FileFormatError(
-                f"{name}: line {number} is not JSON", facts={"file": name, "line": number}
-            ) from None
+                f"{name}: line {number} is not a JSON object",
+                facts={"file": name, "line": number},
+            )
+
+
+def _object(text: bytes) -> dict[str, object] | None:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,175 @@
+"""What HCQ_CAPTURE recorded, read back by hcq-dump: the round trip."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools.hcq_dump.__main__ import main
+
+ROOT = Path(__file__).parents[2]
+
+
+def record(path, script, *arguments):
+    """Run a script on a simulated GPU under HCQ_CAPTURE; the simulator's counters."""
+    done = subprocess.run(
+        [sys.executable, "-m", "sim", "--stats", script, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "HCQ_CAPTURE": str(path), "DEVICE": "AMD"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return {name: int(value) for name, value in re.findall(r"^(\w+) (\d+)$", done.stderr, re.M)}
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory):
+    """(file, counters) of examples/vector_add.py."""
+    path = tmp_path_factory.mktemp("recording") / "vector_add.jsonl"
+    return path, record(path, "examples/vector_add.py")
+
+
+@pytest.fixture
+def cat(capsys):
+    """hcq-dump cat: (exit code, lines, summary)."""
+
+    def run(path, *options):
+        code = main(["cat", *options, str(path)])
+        shown = capsys.readouterr()
+        return code, shown.out.splitlines(), shown.err
+
+    return run
+
+
+@pytest.mark.row("PRO-10")
+def test_every_packet_of_a_recorded_run_is_printed_and_known(recording, cat):
+    path, counters = recording
+    code, lines, summary = cat(path)
+    packets = [line for line in lines if re.match(r"AMD:0/compute0 s\d+ +b0 \+0x", line)]
+    assert (code, len(packets)) == (0, counters["packets"])
+    words = sum(
+        len(json.loads(text)["words"])
+        for text in path.read_text().splitlines()
+        if '"submission"' in text
+    )
+    expected = f"{len(packets)} packets, {words} of {words} words used, 0 unknown\n"
+    assert summary == expected
+    assert not [line for line in lines if "?0x" in line or "!torn" in line]
+
+
+@pytest.mark.row("PRO-10")
+def test_the_launch_is_there_with_its_size_and_the_host_traffic_around_it(recording, cat):
+    _, lines, _ = cat(recording[0])
+    (launch,) = [n for n, line in enumerate(lines) if "DISPATCH_DIRECT" in line]
+    assert lines[launch].endswith(
+        "DISPATCH_DIRECT x=256 y=1 z=1 CS_W32_EN=1 FORCE_START_AT_000=1 COMPUTE_SHADER_EN=1"
+    )
+    assert any("COMPUTE_NUM_THREAD_X=0x100" in line for line in lines[:launch])
+    assert any(line.startswith("ioctl        KFD_CREATE_QUEUE fd=") for line in lines[:launch])
+    assert any(line.startswith("ioctl        KFD_DESTROY_QUEUE fd=") for line in lines[launch:])
+    assert "device       AMD:0 vendor=amd arch=gfx1100" in lines[:launch]
+
+
+@pytest.mark.row("PRO-10")
+def test_ioctls_show_what_came_back(recording, cat):
+    _, lines, _ = cat(recording[0])
+    version = "major_version=0x0 minor_version=0x0 -> major_version=0x1 minor_version=0x11"
+    assert re.fullmatch(rf"ioctl        KFD_GET_VERSION fd=\d+ ret=0 {version}", lines[0])
+
+
+@pytest.mark.row("PRO-10")
+def test_a_training_run_decodes_to_the_packets_the_gpu_took(tmp_path, cat):
+    path = tmp_path / "train.jsonl"
+    counters = record(path, "examples/train.py", "--steps", "2")
+    code, lines, summary = cat(path)
+    assert code == 0
+    assert summary.startswith(f"{counters['packets']} packets, ")
+    assert sum("DISPATCH_DIRECT" in line for line in lines) == counters["dispatches"]
+    copies = [int(re.search(r" n=(\d+)", line)[1]) for line in lines if "COPY_LINEAR" in line]
+    assert sum(copies) == counters["sdma_bytes"]
+
+
+@pytest.mark.row("PRO-10")
+def test_a_recording_cut_by_a_crash_is_read_up_to_the_cut(recording, cat, tmp_path):
+    data = recording[0].read_bytes()
+    cut = tmp_path / "cut.jsonl"
+    cut.write_bytes(data[: data.index(b'"submission"') + 200])
+    code, lines, summary = cat(cut)
+    assert code == 3
+    assert lines[-1].startswith("ioctl ")
+    assert "1 torn" in summary
+
+
+@pytest.mark.row("PRO-10")
+def test_json_lines_keep_words_and_fields(recording, cat):
+    _, lines, _ = cat(recording[0], "--jsonl")
+    packets = [p for p in map(json.loads, lines) if p["record"] == "packet"]
+    launch = next(p for p in packets if p["op"] == "DISPATCH_DIRECT")
+    assert launch["dw"][1:4] == ["0x00000100", "0x00000001", "0x00000001"]
+    assert (launch["device"], launch["queue"], launch["engine"]) == ("AMD:0", "compute0", "PM4")
+    assert launch["fields"]["x"] == "256"
+
+
+def lines_of(*records):
+    return "".join(json.dumps(r) + "\n" for r in records)
+
+
+HEAD = {"record": "capture", "seq": 0, "schema": "0.1"}
+
+
+def test_unknown_records_and_keys_are_passed_over(tmp_path, cat):
+    path = tmp_path / "later.jsonl"
+    words = ["80000000", "c0001000", "00000007"]
+    path.write_text(
+        lines_of(
+            {**HEAD, "schema": "0.9", "new": 1},
+            {"record": "weather", "seq": 1, "sky": "blue"},
+            {"record": "submission", "seq": 2, "queue": "compute0", "words": words, "more": 2},
+        )
+    )
+    code, lines, _ = cat(path)
+    assert code == 0
+    assert [line.split("PM4  ")[1] for line in lines] == ["FILLER", "NOP words=1"]
+
+
+@pytest.mark.refusal
+def test_another_schema_is_refused_with_both(tmp_path, cat):
+    path = tmp_path / "other.jsonl"
+    path.write_text(lines_of({**HEAD, "schema": "7.2"}))
+    code, lines, summary = cat(path)
+    assert (code, lines) == (2, [])
+    assert "recorded with schema 7.2, this reads 0.x" in summary
+
+
+@pytest.mark.refusal
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"record": "submission", "seq": 1},
+        {"record": "submission", "seq": 1, "words": ["zz"]},
+        {"record": "ioctl", "seq": 1, "fd": 3},
+    ],
+)
+def test_a_record_without_its_keys_is_refused_by_number(tmp_path, cat, bad):
+    path = tmp_path / "bad.jsonl"
+    path.write_text(lines_of(HEAD, bad))
+    code, _, summary = cat(path)
+    assert code == 2
+    assert f"record 1 is no {bad['record']} record" in summary
+
+
+@pytest.mark.refusal
+@pytest.mark.parametrize("text", ["{not json", "5"])
+def test_a_broken_line_in_the_middle_is_refused_by_number(tmp_path, cat, text):
+    path = tmp_path / "bad.jsonl"
+    path.write_text(lines_of(HEAD) + text + "\n" + lines_of(HEAD))
+    code, _, summary = cat(path)
+    assert code == 2
+    assert "line 2 is not a JSON object" in summary
