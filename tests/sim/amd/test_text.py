@@ -5,23 +5,21 @@ words drawn for every row of the opcode table that both sides must accept.
 """
 
 import json
-import os
 import random
-import shutil
 import struct
 import subprocess
 import sys
 from pathlib import Path
 
+import fidelity
 import pytest
+from fidelity import disassemble
 
 from sim.amd.rdna import formats
 from sim.amd.rdna.decode import NO_IMMEDIATE, decode, decode_all
 from sim.amd.rdna.opcodes import OPCODES
 from sim.amd.rdna.text import text
 
-DISASSEMBLER = "llvm-mc-22"
-MARKER = "[0x5a 0x5a 0x80 0xbf]"  # s_nop 0x5a5a, which stands between two answers
 PREFIXES = {name: bits << 32 - count for bits, count, name in formats.PREFIXES}
 
 
@@ -87,26 +85,10 @@ def test_waves_of_64_name_masks_as_pairs():
 @pytest.fixture(scope="module")
 def disassembler():
     """The path of llvm-mc 22. Continuous integration must have it."""
-    path = shutil.which(DISASSEMBLER)
-    if path is None and os.environ.get("CI"):
-        pytest.fail(f"{DISASSEMBLER} is not installed")
-    if path is None:
-        pytest.skip(f"{DISASSEMBLER} is not installed")
-    return path
-
-
-def disassemble(path, items, wave_size=32):
-    """The line LLVM prints for each piece of code; empty where it refuses."""
-    blocks = []
-    for code in items:
-        blocks += [f"[{' '.join(f'{byte:#04x}' for byte in code)}]", MARKER]
-    command = [path, "--disassemble", "--triple=amdgcn-amd-amdhsa", "--mcpu=gfx1100"]
-    command += ["--mattr=+wavefrontsize64"] * (wave_size == 64)
-    run = subprocess.run(command, input="\n".join(blocks), capture_output=True, text=True)
-    lines = [line.strip() for line in run.stdout.splitlines()]
-    answers = [part.strip("\n") for part in "\n".join(lines).split("s_nop 0x5a5a")]
-    assert len(answers) == len(items) + 1, run.stderr[-300:]
-    return answers[:-1]
+    try:
+        return fidelity.disassembler()
+    except fidelity.Missing as missing:
+        pytest.skip(str(missing))
 
 
 def compiled(features=""):
