@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 
 from jit.graph import ELEMENTWISE, LEAVES, MOVEMENT, Node, Op
+from jit.movement import contiguous_base
 
 MAX_OPERATIONS = 256  # elementwise nodes in one kernel
 MAX_INPUTS = 24  # buffers one kernel reads
@@ -75,8 +76,11 @@ class Fusion:
                 continue
             if node.op in (Op.CONTIGUOUS, Op.COPY):
                 self.kept.add(i)
-            if node.op is Op.COPY and not self.stored[self.sources[i][0]]:
-                self.kept.add(self.sources[i][0])
+            if node.op is Op.COPY:
+                base, source = contiguous_base(node.src[0])[0], node.src[0]
+                whole = base.size == source.size and base.dtype is source.dtype
+                if base.realized is None:
+                    self.kept.add(self.at[id(base if whole else source)])
 
     def _elements(self) -> list[int]:
         """Per node about how many distinct elements of memory it is made of."""

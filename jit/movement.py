@@ -58,6 +58,40 @@ def reshaped(index: Index, shape: Shape, other: Shape, algebra: Algebra) -> Inde
     return tuple(result)
 
 
+def contiguous_base(node: Node) -> tuple[Node, int]:
+    """The node that this one is a row-major run of, and the run's first element.
+
+    Its bytes may be read as another type of the same width.
+    """
+    offset = 0
+    while node.realized is None:
+        start = 0
+        if node.op is Op.SLICE:
+            found = _run_start(node)
+            if found is None:
+                break
+            start = found
+        elif node.op not in (Op.RESHAPE, Op.BITCAST):
+            break
+        offset += start
+        node = node.src[0]
+    return node, offset
+
+
+def _run_start(node: Node) -> int | None:
+    """The first element of a slice that is one run of its source."""
+    start, stride, whole = 0, 1, True
+    for (first, count, step), size in zip(
+        reversed(node.arg), reversed(node.src[0].shape), strict=True
+    ):
+        if count == 0 or (count > 1 and (step != 1 or not whole)):
+            return None
+        start += first * stride
+        stride *= size
+        whole = whole and count == size
+    return start
+
+
 def _reshape(node: Node, index: Index, algebra: Algebra) -> Index:
     return reshaped(index, node.shape, node.src[0].shape, algebra)
 

@@ -13,6 +13,7 @@ from jit.fuse import Fusion
 from jit.graph import Node, Op, contiguous
 from jit.kernels import lower_kernel
 from jit.lower import Conflict, Root
+from jit.movement import contiguous_base
 from jit.order import Group, Grouping, Unit, in_order, make_unit
 from jit.steps import Fresh, Launch, Plan, Transfer, View, share_temporaries
 
@@ -96,13 +97,13 @@ class Planner:
         for output in self.problem.outputs:
             base, offset = contiguous_base(output)
             if base.realized is not None and not self._overwritten(base):
-                slot = self.slots[id(base)]
-                if output.size != base.size:
-                    view = View(slot, output.size, output.dtype, offset * output.dtype.itemsize)
-                    slot = self._make(view)
-                self.settled[id(output)] = slot
+                self.settled[id(output)] = self._run_of(base, offset, output)
                 continue
-            if base.realized is not None or base.size != output.size:
+            if (
+                base.realized is not None
+                or base.size != output.size
+                or base.dtype is not output.dtype
+            ):
                 base = output
             required.append(base)
             aliases.append((output, base))
@@ -115,6 +116,13 @@ class Planner:
         for output, base in aliases:
             self.settled[id(output)] = self.slots[id(base)]
         return required
+
+    def _run_of(self, base: Node, offset: int, node: Node) -> int:
+        """The slot of a node that is a row-major run of a slot, from an element offset."""
+        slot = self.slots[id(base)]
+        if node.size == base.size and node.dtype is base.dtype:
+            return slot
+        return self._make(View(slot, node.size, node.dtype, offset * node.dtype.itemsize))
 
     def _overwritten(self, leaf: Node) -> bool:
         span = self.problem.spans[self.slots[id(leaf)]]
@@ -224,7 +232,10 @@ class Planner:
         first = fusion.nodes[group.roots[0]]
         if first.op is Op.COPY:
             self._give_slot(first)
-            return [Transfer(self.slots[id(first)], self.slots[id(first.src[0])])]
+            base, offset = contiguous_base(first.src[0])
+            if id(first.src[0]) in self.slots:
+                base, offset = first.src[0], 0
+            return [Transfer(self.slots[id(first)], self._run_of(base, offset, first))]
         self._check_devices(fusion, group, first)
         roots = [self._root(fusion.nodes[i]) for i in group.roots]
         emitted = lower_kernel(roots, self.slots, self.memory, fusion.absorbed)
@@ -294,34 +305,3 @@ def leaf_of(view: Node) -> Node:
             )
         node = node.src[0]
     return node
-
-
-def contiguous_base(node: Node) -> tuple[Node, int]:
-    """The node that this one is a row-major run of, and the run's first element."""
-    offset = 0
-    while node.realized is None:
-        start = 0
-        if node.op is Op.SLICE:
-            found = _run_start(node)
-            if found is None:
-                break
-            start = found
-        elif node.op is not Op.RESHAPE:
-            break
-        offset += start
-        node = node.src[0]
-    return node, offset
-
-
-def _run_start(node: Node) -> int | None:
-    """The first element of a slice that is one run of its source."""
-    start, stride, whole = 0, 1, True
-    for (first, count, step), size in zip(
-        reversed(node.arg), reversed(node.src[0].shape), strict=True
-    ):
-        if count == 0 or (count > 1 and (step != 1 or not whole)):
-            return None
-        start += first * stride
-        stride *= size
-        whole = whole and count == size
-    return start

@@ -224,6 +224,19 @@ def test_a_run_of_rows_is_a_view(interpreter):
     assert contents(interpreter, view).tolist() == [[3, 4, 5], [6, 7, 8]]
 
 
+def test_the_same_bits_of_another_type_are_a_view(interpreter):
+    a = leaf(interpreter, np.array([1.0], np.float32))
+    view = g.bitcast(a, dtypes.uint32)
+    assert schedule([view]) == []
+    assert contents(interpreter, view).tolist() == [0x3F800000]
+
+
+def test_bits_of_a_computed_value_are_computed(interpreter):
+    a = leaf(interpreter, np.array([0.5], np.float32))
+    node = g.bitcast(add(a, a), dtypes.uint32)
+    assert compute(interpreter, node).tolist() == [0x3F800000]
+
+
 def test_a_constant_output_gets_memory(interpreter):
     assert compute(interpreter, full(2.5, (2, 2))).tolist() == [[2.5, 2.5], [2.5, 2.5]]
 
@@ -260,6 +273,29 @@ def test_a_copy_of_memory_reads_it_directly(interpreter):
     node = g.copy(a, "AMD:1")
     (call,) = schedule([node])
     assert (call.source, call.target) == (a.realized, node.realized)
+
+
+def test_a_copy_of_some_rows_reads_a_view(interpreter):
+    a = leaf(interpreter, np.arange(12, dtype=np.float32).reshape(4, 3))
+    node = g.copy(g.bitcast(g.slice_(a, ((2, 2, 1), (0, 3, 1))), dtypes.int32), "AMD:1")
+    (call,) = schedule([node])
+    assert (call.source.base, call.source.offset, call.source.size) == (a.realized, 24, 24)
+
+
+def test_a_copy_of_columns_is_gathered_first(interpreter):
+    a = leaf(interpreter, np.arange(12, dtype=np.float32).reshape(4, 3))
+    node = g.copy(g.slice_(a, ((0, 4, 1), (1, 1, 1))), "AMD:1")
+    calls = schedule([node])
+    assert len(calls) == 2
+    interpreter.run(calls)
+    assert contents(interpreter, node).reshape(-1).tolist() == [1, 4, 7, 10]
+
+
+def test_a_copy_is_taken_before_an_assign_overwrites_it(interpreter):
+    a = leaf(interpreter, np.arange(4, dtype=np.float32))
+    node = g.copy(g.slice_(a, ((1, 2, 1),)), "AMD:1")
+    interpreter.run(schedule([node], [(a, full(9.0, (4,)))]))
+    assert contents(interpreter, node).tolist() == [1, 2]
 
 
 @pytest.mark.refusal
