@@ -44,6 +44,22 @@ ALLOWED = (
 )
 
 
+# Our modules beside those of jit/codegen that decide what code a kernel gets.
+SOURCES = (
+    "access",
+    "compile",
+    "dtype",
+    "exponential",
+    "kernel",
+    "math",
+    "term",
+    "tile",
+    "tile_cpu",
+    "tile_gpu",
+    "trigonometric",
+)
+
+
 class Renderer(Protocol):
     """Makes code of one format for one architecture."""
 
@@ -197,7 +213,7 @@ def compiler_version() -> str:
     from jit.codegen.machine import version
 
     here = Path(__file__).parent
-    sources = [here / f"{n}.py" for n in ("access", "compile", "dtype", "kernel", "math", "tile")]
+    sources = [here / f"{name}.py" for name in SOURCES]
     digest = hashlib.sha256()
     for path in sorted([*sources, *(here / "codegen").glob("*.py")]):
         digest.update(path.read_bytes())

@@ -14,7 +14,8 @@ from jit.codegen.number import from_memory, to_memory
 from jit.codegen.operation import Operations
 from jit.codegen.text import Value, literal, memory_type, value_type
 from jit.kernel import Expr, Kernel
-from jit.tile import Machine, Plan, Split, make_plan
+from jit.tile import Machine, Plan, Split
+from jit.tile_gpu import make_plan
 from runtime.backend import Code
 
 TRIPLE = "amdgcn-amd-amdhsa"

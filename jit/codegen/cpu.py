@@ -13,7 +13,8 @@ from jit.codegen.machine import Rendered, emit_object, intrinsics, module_text
 from jit.codegen.operation import Operations
 from jit.codegen.text import Value, literal, memory_type, value_type
 from jit.kernel import Expr, Kernel
-from jit.tile import Machine, Plan, make_plan
+from jit.tile import Machine, Plan
+from jit.tile_cpu import make_plan
 from runtime.backend import Code, CodeArgument
 
 TRIPLE = "x86_64-unknown-linux-gnu"

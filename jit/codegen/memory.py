@@ -59,7 +59,8 @@ def element_pointer(b: "Builder", argument: int, index: Expr, point: "Point") ->
     if found is None:
         start = b.evaluate(index, tuple(first), 1)
         text = b.target.address(b, out, argument, start)
-        found = b.levels[level][1][key] = Value(*text.rsplit(" ", 1))
+        kind, name = text.rsplit(" ", 1)
+        found = b.levels[level][1][key] = Value(kind, name)
     if not distance:
         return str(found)
     size = distance * b.kernel.arguments[argument].dtype.itemsize

@@ -1,0 +1,169 @@
+"""Plans for GPUs: waves over neighbouring points, register tiles, trees over local memory."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from math import prod
+
+from jit.access import Strides
+from jit.kernel import Expr, Kernel, each, expressions
+from jit.math import FUNCTIONS
+from jit.tile import (
+    Machine,
+    Plan,
+    has_points,
+    is_plain,
+    loads,
+    loop_axes,
+    power_below,
+    reduce_count,
+    reused_axes,
+    untiled,
+    width,
+    with_split,
+)
+
+BODY = 512  # instructions, about, that the innermost loop may have
+
+
+def make_plan(kernel: Kernel, machine: Machine) -> Plan:
+    """The plan for a kernel: one thread per point where NOOPT is among its options."""
+    plan, loops = untiled(kernel), loop_axes(kernel)
+    if not has_points(kernel):
+        return plan
+    if is_plain(kernel):
+        return _lane_threads(plan, loops, machine.wave)
+    if plan.inner is None:
+        return _elementwise(kernel, machine, plan)
+    strides = Strides(kernel)
+    outputs = prod(kernel.axes[a].size for a in loops)
+    axis = _tree_axis(kernel, strides)
+    # Where registers can reuse loads, a tree only pays when there is too little else to do.
+    few = 256 if reused_axes(kernel, strides) else 4096
+    if axis is not None and outputs < few:
+        return _tree(machine, replace(plan, inner=axis), outputs)
+    return _contraction(kernel, machine, strides, plan)
+
+
+def _lane_threads(plan: Plan, loops: Iterable[int], most: int) -> Plan:
+    """Consecutive threads along the last loop axes."""
+    for a in reversed(list(loops)):
+        threads = min(plan.splits[a].size, most)
+        plan = with_split(plan, a, threads=threads)
+        most //= threads
+        if most <= 1:
+            break
+    return plan
+
+
+def _elementwise(kernel: Kernel, machine: Machine, plan: Plan) -> Plan:
+    loops = loop_axes(kernel)
+    if not loops:
+        return plan
+    outputs = prod(kernel.axes[a].size for a in loops)
+    enough = outputs >= machine.least_tiles * machine.most_threads
+    plan = _lane_threads(plan, loops, machine.most_threads if enough else machine.wave)
+    last = plan.splits[loops[-1]]
+    work = sum(1 for e in expressions(kernel) if e.op not in ("const", "axis"))
+    unroll = 8 if work < 8 else 4 if work < 16 else 2 if work < 64 else 1
+    while unroll > 1 and (
+        last.threads * unroll > last.size or outputs < machine.least_tiles * plan.threads * unroll
+    ):
+        unroll //= 2
+    return with_split(plan, loops[-1], unroll=unroll)
+
+
+def _tree_axis(kernel: Kernel, strides: Strides) -> int | None:
+    """The reduce axis that threads share: the contiguous one if long, else the longest."""
+    reduces = [a for a, axis in enumerate(kernel.axes) if axis.reduce]
+
+    def rank(a: int) -> tuple[int, int]:
+        contiguous = sum(strides.stride(e.src[0], a) == 1 for e in loads(kernel))
+        return (contiguous if kernel.axes[a].size >= 64 else 0, kernel.axes[a].size)
+
+    best = max(reduces, key=rank)
+    return best if kernel.axes[best].size >= 64 else None
+
+
+def _tree(machine: Machine, plan: Plan, outputs: int) -> Plan:
+    assert plan.inner is not None
+    size = plan.splits[plan.inner].size
+    threads = machine.wave
+    if outputs * machine.wave < 2048:
+        threads = min(machine.most_threads, power_below(size))
+    unroll = max(1, min(4, size // threads))
+    plan = with_split(plan, plan.inner, threads=threads, unroll=unroll)
+    return replace(plan, accumulators=unroll)
+
+
+def _contraction(kernel: Kernel, machine: Machine, strides: Strides, plan: Plan) -> Plan:
+    """Every thread computes a tile of points, so that what it loads is used more than once."""
+    inner, loops = plan.inner, loop_axes(kernel)
+    assert inner is not None
+    room = machine.registers // reduce_count(kernel) // max(width(kernel) // 4, 1)
+    kept = _register_axis(kernel, strides)
+    lanes = [a for a in loops if a != kept]
+    plan = _lane_threads(plan, [a for a in loops if a == kept] + lanes, machine.wave)
+    limits = [] if kept is None else [(kept, 16)]
+    limits += [(a, 4) for a in reversed(lanes) if a in reused_axes(kernel, strides)][:1]
+    plan = with_split(plan, inner, unroll=min(4, plan.splits[inner].size))
+    for a, most in limits:
+        plan = _grown(kernel, machine, strides, plan, (a, min(most, room)))
+        room //= plan.splits[a].unroll
+    points = prod(plan.splits[a].unroll for a in loops)
+    return replace(plan, accumulators=plan.splits[inner].unroll if points <= 4 else 1)
+
+
+def _grown(
+    kernel: Kernel, machine: Machine, strides: Strides, plan: Plan, limit: tuple[int, int]
+) -> Plan:
+    """The most unrolling of an axis that leaves enough tiles, little waste, and a small body."""
+    a, most = limit
+    loops, best = loop_axes(kernel), plan
+    split = plan.splits[a]
+    for unroll in range(2, min(most, split.size // split.threads) + 1):
+        bigger = with_split(plan, a, unroll=unroll)
+        fits = _body_size(kernel, strides, bigger) <= BODY
+        if fits and _tiles(bigger, loops) >= machine.least_tiles and _waste(bigger, a) <= 1.1:
+            best = bigger
+    return best
+
+
+def _register_axis(kernel: Kernel, strides: Strides) -> int | None:
+    """The loop axis, not the last one, that leaves most loads as they are.
+
+    A load that differs from lane to lane is worth more than one that a whole wave shares.
+    """
+    loops = [a for a in loop_axes(kernel) if kernel.axes[a].size > 1]
+    if len(loops) < 2:
+        return None
+    *others, last = loops
+    inner = [e for e in loads(kernel) if strides.mask(e) & strides.reduce_mask]
+
+    def saved(a: int) -> int:
+        alike = [e for e in inner if not strides.depends(e, a)]
+        return sum((4 if strides.depends(e, last) else 1) * len(e.src) for e in alike)
+
+    best = max(others, key=lambda a: (saved(a), kernel.axes[a].size))
+    return best if saved(best) else None
+
+
+def _body_size(kernel: Kernel, strides: Strides, plan: Plan) -> int:
+    """About how many operations one turn of the innermost loop has."""
+    values = [e.src[0] for e in expressions(kernel) if e.op == "reduce"]
+    inner = [e for e in each(values) if strides.depends(e, plan.inner or 0)]
+    return sum(_copies(strides, plan, e) for e in inner if e.op not in ("const", "axis"))
+
+
+def _copies(strides: Strides, plan: Plan, e: Expr) -> int:
+    """At how many positions of one turn an expression differs. Math functions are long."""
+    differs = prod(s.unroll for a, s in enumerate(plan.splits) if strides.depends(e, a))
+    return differs * (40 if e.op in FUNCTIONS else 1)
+
+
+def _tiles(plan: Plan, loops: list[int]) -> int:
+    return prod(plan.splits[a].tiles for a in loops)
+
+
+def _waste(plan: Plan, a: int) -> float:
+    split = plan.splits[a]
+    return split.tiles * split.extent / split.size
