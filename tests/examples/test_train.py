@@ -1,0 +1,128 @@
+"""The training example, run as its user runs it, on the CPU and on a simulated GPU."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+STEPS = 12
+
+
+def run(*command, **environment):
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def losses(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """By model and device: (lines printed, records of the log) of a short run."""
+    folder, known = tmp_path_factory.mktemp("train"), {}
+
+    def make(model, device):
+        if (model, device) not in known:
+            log = folder / f"{model}-{device}.jsonl"
+            steps = STEPS if model == "mlp" else 4
+            launcher = ("-m", "sim", "--gpu", "gfx1100") if device == "AMD" else ()
+            options = ("--model", model, "--steps", str(steps), "--log", str(log))
+            lines = run(*launcher, "examples/train.py", *options, DEVICE=device)
+            known[model, device] = lines, losses(log)
+        return known[model, device]
+
+    return make
+
+
+@pytest.mark.row("ENV-01")
+@pytest.mark.parametrize(
+    ("device", "first"),
+    [("CPU", r"device CPU:0 x86-64-v[234]"), ("AMD", r"device AMD:0 gfx1100")],
+)
+def test_first_line_names_the_device_and_the_last_the_accuracy(runs, device, first):
+    lines, _ = runs("mlp", device)
+    assert re.fullmatch(first, lines[0])
+    assert re.fullmatch(r"test accuracy 0\.\d{4}", lines[-1])
+
+
+def test_progress_is_step_loss_accuracy_and_rate(tmp_path):
+    lines = run("examples/train.py", "--steps", "500", DEVICE="CPU")
+    for line in lines[1:-1]:
+        number = r"\d+\.\d"
+        assert re.fullmatch(
+            rf"step +\d+ loss {number}{{4}} accuracy [01]\.\d{{3}} {number} steps/s", line
+        )
+    assert float(lines[-1].removeprefix("test accuracy ")) >= 0.97
+
+
+@pytest.mark.parametrize("device", ["CPU", "AMD"])
+def test_log_has_one_line_per_step(runs, device):
+    _, records = runs("mlp", device)
+    assert [record["step"] for record in records] == list(range(STEPS))
+    assert [sorted(record) for record in records] == [["loss", "step"]] * STEPS
+    assert 2.2 < records[0]["loss"] < 2.5
+    assert records[-1]["loss"] < records[0]["loss"]
+
+
+@pytest.mark.row("BKE-03")
+@pytest.mark.parametrize("model", ["mlp", "conv"])
+def test_losses_of_both_devices_are_equal(runs, model):
+    near, far = (runs(model, device)[1] for device in ("CPU", "AMD"))
+    assert len(near) == len(far)
+    for a, b in zip(near, far, strict=True):
+        assert abs(a["loss"] - b["loss"]) <= 1e-4 * max(abs(b["loss"]), 0.01), (a, b)
+
+
+def test_seed_decides_the_run(tmp_path):
+    found = []
+    for number, seed in enumerate((3, 3, 4)):
+        log = tmp_path / f"{number}.jsonl"
+        command = ("--steps", "2", "--seed", str(seed), "--log", str(log))
+        run("examples/train.py", *command, DEVICE="CPU")
+        found.append(losses(log))
+    assert found[0] == found[1] != found[2]
+
+
+COUNT = """
+import runpy, sys
+from tensor import GlobalCounters
+sys.argv = ["train.py", "--steps", "3"]
+runpy.run_path("examples/train.py", run_name="__main__")
+print(GlobalCounters.kernel_count, GlobalCounters.device("AMD:0").kernel_count)
+"""
+
+
+@pytest.mark.row("PRO-06")
+@pytest.mark.row("SIM-02")
+def test_dispatches_the_gpu_counts_equal_the_kernels_we_count(tmp_path):
+    script = tmp_path / "count.py"
+    script.write_text(COUNT)
+    done = subprocess.run(
+        [sys.executable, "-m", "sim", "--stats", str(script)],
+        cwd=ROOT,
+        env={**os.environ, "DEVICE": "AMD", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    counted = done.stdout.splitlines()[-1].split()
+    dispatches = re.search(r"^dispatches (\d+)$", done.stderr, re.M)[1]
+    assert int(dispatches) > 50
+    assert counted == [dispatches, dispatches]
