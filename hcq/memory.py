@@ -35,7 +35,6 @@ class Buffer:
     name: str = ""
     owner: Any = None
     freed: int | None = None
-    options: tuple[bool, ...] = ()
 
     def view(self) -> memoryview:
         """The bytes themselves; BufferUseError when the host cannot address them."""

@@ -126,8 +126,3 @@ class Timeline:
     def is_done(self, value: int) -> bool:
         """Whether everything up to a value has finished."""
         return value <= self._drained or self.reached >= value
-
-    def close(self, pool: SignalPool) -> None:
-        """Give the cells back."""
-        for cell in self._cells:
-            pool.give(cell)

@@ -58,6 +58,7 @@ class Events:
         self.signal_id = 0
         self.memory_id = 0
         self.exception_id = 0
+        self.can_sleep = False  # whether the kernel can be waited in
         self._ids: list[int] = []
 
     def make(self, kind: int, auto_reset: int = 1) -> Any | None:
@@ -79,23 +80,21 @@ class Events:
         while self._ids:
             self._process.call(kfd.DESTROY_EVENT, event_id=self._ids.pop())
 
-    @property
-    def can_sleep(self) -> bool:
-        """Whether the kernel can be waited in."""
-        return bool(self._ids)
-
     def sleep(self, seconds: float) -> list[Incident]:
         """Wait for the device's wake-up or an incident, at most `seconds`; the incidents."""
         milliseconds = max(0, min(SLEEP_MS, int(seconds * 1000)))
         data = kfd.ffi.new("struct kfd_event_data[]", len(self._ids))
         for record, event in zip(data, self._ids, strict=True):
             record.event_id = event
-        self._process.call(
+        answered = self._process.optional(
             kfd.WAIT_EVENTS,
             events_ptr=int(kfd.ffi.cast("uintptr_t", data)),
             num_events=len(self._ids),
             timeout=milliseconds,
         )
+        if answered is None:
+            self.can_sleep = False
+            return []
         return self._incidents(data)
 
     def _incidents(self, data: Any) -> list[Incident]:
@@ -143,6 +142,8 @@ def open_events(process: Kfd, gpu_id: int) -> Events:
         events.memory_id = memory.event_id if memory else 0
         exception = events.make(kfd.EVENT_HW_EXCEPTION)
         events.exception_id = exception.event_id if exception else 0
+        ids = (events.signal_id, events.memory_id, events.exception_id)
+        events.can_sleep = any(ids)
         undo.pop_all()
     return events
 

@@ -23,7 +23,6 @@ PAGE = 4096
 LARGE_PAGE = 2 << 20
 LEAST_VERSION = (1, 11)
 ENGINE_ID_VERSION = (1, 17)
-RUNTIME_ENABLE_VERSION = (1, 14)
 
 _SANDBOX = "a sandbox or container may filter this call: give it /dev/kfd and /dev/dri"
 _HINTS = {

@@ -10,7 +10,7 @@ from hcq.amd.program import Program
 from hcq.amd.queue import COMPUTE
 from hcq.amd.scratch import ScratchMemory
 from hcq.amd.work import Work
-from hcq.errors import BufferUseError, HcqError, LaunchError
+from hcq.errors import BufferUseError, LaunchError
 from hcq.memory import Buffer, BumpAllocator
 
 LEAST_BLOCK = 16
@@ -46,7 +46,7 @@ class Loader:
                     code, self._work.arch, address, lambda: self.scratch.current, self._unload
                 )
                 self._copies.copy_in(chunk, address - chunk.address, program.image)
-            except HcqError:
+            except BaseException:  # Ctrl-C too must not cost code memory
                 self._code.give(address, self._work.timeline.submitted)
                 raise
             queue = self._work.queue(COMPUTE).acquire_code()
@@ -73,6 +73,12 @@ class Loader:
         with self._work.lock:
             self._work.usable()
             size = max(LEAST_BLOCK, len(data))
+            if size > self.blocks.limit:
+                raise LaunchError(
+                    f"kernel {program.name}: argument bytes {size} is outside the limit "
+                    f"{self.blocks.limit}",
+                    facts={"kernel": program.name, "value": size, "limit": self.blocks.limit},
+                )
             address = self.blocks.take(size, program.code.kernarg_alignment)
         if self._ring.region is None:
             raise BufferUseError("the argument ring has no host view")

@@ -145,6 +145,7 @@ class Memory:
                 facts={"address": hex(buffer.address), "freed_at_submission": buffer.freed},
             )
         buffer.freed = last_use
+        buffer.region = None  # its pages may go at any moment
         del self._live[buffer.address]
         self._addresses.remove(buffer.address)
         self._gone.add(buffer)
@@ -176,6 +177,7 @@ class Memory:
         for buffer in reversed(rest):
             if buffer.freed is None:
                 buffer.freed = self._passed()
+            buffer.region = None
             self._release(buffer)
 
     def at(self, address: int) -> tuple[Buffer, int] | None:

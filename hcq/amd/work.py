@@ -21,6 +21,7 @@ from hcq.amd.topology import Node
 from hcq.amd.waits import Waits
 from hcq.errors import DeviceLost, HcqError, QueueError, Unsupported, WaitTimeout
 from hcq.host import Host
+from hcq.memory import Buffer
 from hcq.timeline import Signal, Timeline
 
 AnyQueue = ComputeQueue | CopyQueue
@@ -46,6 +47,7 @@ class Work:
         # What the device hangs in: texts for addresses, things to do before words are published.
         self.describe: Callable[[int], str] = lambda address: "no buffer of this device"
         self.before_publish: Callable[[AnyQueue, int], None] = lambda queue, value: None
+        self._bound: Buffer | None = None  # words of the queue being published
         self._frames: dict[tuple[str, int], Frame] = {}
         self._submissions: deque[faults.Submission] = deque(maxlen=KEPT_SUBMISSIONS)
 
@@ -113,6 +115,7 @@ class Work:
             body = channel.flatten(queue)
             value = self.timeline.following
             self.before_publish(queue, value)
+            self._bound = queue.bound
             channel.publish(self._framed(queue.kind, body, value), self.timeline, value)
             self._submissions.append(
                 faults.Submission(value, channel.name, tuple(queue.kernels), channel.put)
@@ -144,6 +147,7 @@ class Work:
             doorbell=hex(put),
             waits=[awaited] if value else [],
             signals=[signaled] if value else [],
+            indirect=_indirect(self._bound) if value else [],
         )
 
     # Waiting.
@@ -244,3 +248,11 @@ class Work:
         except OSError:  # root only on most machines
             return ""
         return " ".join(text[:CORE_DUMP_BYTES].decode("utf-8", "replace").split())
+
+
+def _indirect(bound: Buffer | None) -> list[dict[str, Any]]:
+    """Words that a pointer packet leads to, as they are at this submission."""
+    if bound is None:
+        return []
+    words = [f"{word:08x}" for word in bound.view().cast("I")]
+    return [{"address": hex(bound.address), "words": words}]

@@ -115,3 +115,16 @@ def test_another_file_gets_its_own_recording(machine, tmp_path):
             amd.open(0).close()
     first = [(tmp_path / name).read_text().splitlines()[0] for name in ("one", "two")]
     assert [json.loads(line)["record"] for line in first] == ["capture", "capture"]
+
+
+@pytest.mark.row("PRO-10")
+def test_bound_words_are_recorded_with_the_pointer_to_them(recorded):
+    def work(device):
+        queue = device.bind(device.queue("compute").barrier())
+        device.wait(device.submit(queue))
+
+    (found,) = [r for r in recorded(work) if r["record"] == "submission"]
+    (inside,) = found["indirect"]
+    assert inside["words"][:2] == ["c0004602", "00000407"]
+    assert found["words"][15] == "c0023f02"  # INDIRECT_BUFFER
+    assert found["words"][16] == f"{int(inside['address'], 16) & 0xFFFFFFFF:08x}"

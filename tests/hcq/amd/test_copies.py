@@ -318,3 +318,12 @@ def test_without_the_copy_engine_raw_copies_are_unsupported(machine):
     with pytest.raises(Unsupported, match="AMD:0 has no copy queue: AMD_DISABLE_SDMA is set"):
         device.copy(buffer.address, buffer.address + 64, 64)
     device.close()
+
+
+@pytest.mark.refusal
+def test_a_freed_buffer_has_no_view_any_more(device):
+    buffer = device.allocate(64, name="late")
+    device.free(buffer)
+    assert buffer.region is None
+    with pytest.raises(BufferUseError, match="late was freed"):
+        buffer.view()

@@ -170,3 +170,27 @@ def test_wrong_number_of_arguments_is_refused(device, add):
 def test_argument_blocks_are_aligned_as_the_kernel_needs(device, add):
     values = [1, 2, 3, 4]
     assert [device.arguments(add[0], values) % 16 for _ in range(3)] == [0, 0, 0]
+
+
+@pytest.mark.row("ALC-11")
+def test_private_memory_is_laid_out_for_every_wave_that_can_run(device, compiled):
+    program = device.load(compiled("spill"), "spill")
+    size = program.scratch_size
+    # 96 units of 32 slots each, counted per shader engine (6); wave size in 256 bytes.
+    assert device.loader.scratch.current.tmpring == 512 | -(-size * 64 // 256) << 12
+
+
+@pytest.mark.row("HCQ-16")
+@pytest.mark.refusal
+@pytest.mark.parametrize(("over", "refused"), [(0, False), (1, True)])
+def test_argument_bytes_over_the_limit_are_refused(device, compiled, over, refused):
+    from hcq.arguments import Argument, ArgumentLayout
+
+    program = device.load(compiled("bump"), "bump")
+    limit = device.loader.blocks.limit
+    program.arguments = ArgumentLayout((Argument("cell", 0, 8, True),), limit + over)
+    if refused:
+        with pytest.raises(LaunchError, match="argument bytes 262145 is outside the limit 262144"):
+            device.arguments(program, [0])
+    else:
+        assert device.arguments(program, [0])
