@@ -30,6 +30,7 @@ from sim.amd.rdna.launch import (
     starting_lanes,
     vector_registers,
 )  # fmt: skip
+from sim.amd.rdna.semantics import all_semantics
 from sim.isa import state
 from sim.isa.jit import Jit
 from sim.isa.native import Library, load_library
@@ -104,6 +105,7 @@ class Executor:
         self.memory = memory
         self.interpret = interpret
         self.jit = Jit(cache_directory)
+        all_semantics()  # now: a launch may come while the process ends and imports fail
         self.counters = {"waves": 0, "instructions": 0, "dispatches": 0}
         self._kernels = Kernels(memory, self.jit)
         self._libraries: dict[int, tuple[Library, Any]] = {}

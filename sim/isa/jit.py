@@ -1,9 +1,9 @@
 """LLVM text -> machine code of this process, with compiled objects kept on disk.
 
 One execution engine serves the whole process. A cached object is named by the
-hash of everything that decides its bytes: the text's key, this package's own
-sources, LLVM's version and the processor's features. A damaged or unwritable
-cache costs time, never correctness.
+hash of everything that decides its bytes: the caller's key (with a digest of its
+own sources), this package's sources, LLVM's version and the processor's
+features. A damaged or unwritable cache costs time, never correctness.
 """
 
 from __future__ import annotations
@@ -105,28 +105,38 @@ def compile_text(text: str) -> bytes:
 
 @cache
 def fingerprint() -> str:
-    """Changes when the translator, LLVM or the processor does."""
+    """Changes when this package, LLVM or the processor does."""
     import llvmlite
     import llvmlite.binding as llvm
 
-    digest = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.parent.rglob("*")):
-        if source.suffix in (".py", ".tsv"):
-            digest.update(source.read_bytes())
     features = llvm.get_host_cpu_features().flatten()
     facts = llvmlite.__version__, llvm.llvm_version_info, llvm.get_host_cpu_name(), features
-    digest.update(repr(facts).encode())
+    return hashlib.sha256(f"{facts} {digest_of(Path(__file__).parent)}".encode()).hexdigest()
+
+
+@cache
+def digest_of(directory: Path) -> str:
+    """Changes when any source or table in a directory does."""
+    digest = hashlib.sha256()
+    for source in sorted(directory.iterdir()):
+        if source.suffix in (".py", ".tsv"):
+            digest.update(source.read_bytes())
     return digest.hexdigest()
 
 
 def _optimise(module: Any) -> None:
+    """Inlining, and removal of what nobody uses.
+
+    More passes made kernels no faster, only their translation slower: registers live in
+    memory between blocks, and code generation does the rest within one.
+    """
     import llvmlite.binding as llvm
 
     options = llvm.create_pipeline_tuning_options(speed_level=1)
     builder = llvm.create_pass_builder(_machine(), options)
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
-    passes.add_instruction_combine_pass()
+    passes.add_dead_code_elimination_pass()
     passes.run(module, builder)
 
 

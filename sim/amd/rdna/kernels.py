@@ -11,11 +11,12 @@ import hashlib
 import threading
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 from hcq.errors import SimFault
 from sim.amd.rdna.cfg import CodeReader, Program, discover
 from sim.amd.rdna.translate import Translator
-from sim.isa.jit import Jit
+from sim.isa.jit import Jit, digest_of
 from sim.memory import GpuMemory
 
 
@@ -107,8 +108,10 @@ class Kernels:
 
     def _translated(self, kernel: Kernel, full: bool) -> int:
         problems = [(at, str(problem)) for at, problem in sorted(kernel.problems.items())]
+        translator = digest_of(Path(__file__).parent)
+        targets = sorted(kernel.targets)
         identity = (
-            kernel.wave_size, full, kernel.low, sorted(kernel.targets), problems, kernel.code
+            translator, kernel.wave_size, full, kernel.low, targets, problems, kernel.code
         )  # fmt: skip
         key = hashlib.sha256(repr(identity).encode()).hexdigest()
         name = f"rdna_{key[:32]}"

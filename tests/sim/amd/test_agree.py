@@ -25,7 +25,7 @@ from sim.memory import GpuMemory
 NULL = 124
 PROGRAMS = 1000
 PER_KERNEL = 25
-LENGTH = 5  # random instructions of one program
+LENGTH = 4  # random instructions of one program
 
 # v0 lane, v1 offset of the lane's row, v[2:3] its address; v4..v19 random; v20.. for results.
 FIRST_VGPR, VGPRS = 4, 16
