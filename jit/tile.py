@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from jit.access import Strides
-from jit.kernel import Expr, Kernel, expressions
+from jit.kernel import Expr, Kernel, each, expressions
+from jit.math import FUNCTIONS
 
 RUN = 32
 
@@ -24,6 +25,7 @@ class Machine:
     vector_bytes: int  # of one CPU vector register
     registers: int  # accumulators that one thread may keep
     most_threads: int = 256
+    most_body: int = 512  # operations, about, that one turn of the innermost loop may have
     least_tiles: int = 32  # do not make the grid smaller than this for the sake of big tiles
 
 
@@ -126,3 +128,53 @@ def width(kernel: Kernel) -> int:
 
 def reduce_count(kernel: Kernel) -> int:
     return sum(e.op == "reduce" for e in expressions(kernel)) or 1
+
+
+def lane_axis(kernel: Kernel) -> int | None:
+    """The last loop axis that has more than one point: neighbours in memory, mostly."""
+    return max((a for a in loop_axes(kernel) if kernel.axes[a].size > 1), default=None)
+
+
+def register_axis(kernel: Kernel, strides: Strides, lanes: int | None) -> int | None:
+    """The loop axis besides that of the lanes which leaves most loads as they are.
+
+    A load that differs from lane to lane is worth more than one that all lanes share.
+    """
+    inner = [e for e in loads(kernel) if strides.mask(e) & strides.reduce_mask]
+
+    def saved(a: int) -> int:
+        alike = [e for e in inner if not strides.depends(e, a)]
+        shared = [lanes is None or not strides.depends(e, lanes) for e in alike]
+        return sum(len(e.src) * (1 if s else 4) for e, s in zip(alike, shared, strict=True))
+
+    others = [a for a in loop_axes(kernel) if a != lanes and kernel.axes[a].size > 1]
+    best = max(others, key=lambda a: (saved(a), kernel.axes[a].size), default=None)
+    return best if best is not None and saved(best) else None
+
+
+def body_parts(kernel: Kernel) -> list[Expr]:
+    """What is computed at every point of the reduce axes; without any: everything."""
+    values = [e.src[0] for e in expressions(kernel) if e.op == "reduce"]
+    return list(each(values)) if values else list(expressions(kernel))
+
+
+def is_small(kernel: Kernel, strides: Strides, plan: Plan, most: int) -> bool:
+    """Whether a plan's code stays small: one turn of the innermost loop, and what follows it."""
+    body = body_parts(kernel)
+    inside = {id(e) for e in body}
+    turn = [e for e in body if strides.depends(e, plan.inner or 0)]
+    after = [e for e in expressions(kernel) if id(e) not in inside]
+    return _size(strides, plan, turn) <= most and _size(strides, plan, after) <= 2 * most
+
+
+def _size(strides: Strides, plan: Plan, parts: list[Expr]) -> int:
+    """About how many instructions expressions are: positions times length."""
+    return sum(_copies(strides, plan, e) for e in parts if e.op not in ("const", "axis"))
+
+
+def _copies(strides: Strides, plan: Plan, e: Expr) -> int:
+    differs = prod(s.unroll for a, s in enumerate(plan.splits) if strides.depends(e, a))
+    if e.op == "load" and plan.vector is not None:
+        stride = strides.stride(e.src[0], plan.vector)
+        return differs * (1 if stride in (0, 1) else 4 * plan.splits[plan.vector].lanes)
+    return differs * (40 if e.op in FUNCTIONS else 10 if e.op in ("div", "sqrt") else 1)

@@ -5,24 +5,24 @@ from dataclasses import replace
 from math import prod
 
 from jit.access import Strides
-from jit.kernel import Expr, Kernel, each, expressions
-from jit.math import FUNCTIONS
+from jit.kernel import Kernel, expressions
 from jit.tile import (
     Machine,
     Plan,
     has_points,
     is_plain,
+    is_small,
+    lane_axis,
     loads,
     loop_axes,
     power_below,
     reduce_count,
+    register_axis,
     reused_axes,
     untiled,
     width,
     with_split,
 )
-
-BODY = 512  # instructions, about, that the innermost loop may have
 
 
 def make_plan(kernel: Kernel, machine: Machine) -> Plan:
@@ -100,7 +100,7 @@ def _contraction(kernel: Kernel, machine: Machine, strides: Strides, plan: Plan)
     inner, loops = plan.inner, loop_axes(kernel)
     assert inner is not None
     room = machine.registers // reduce_count(kernel) // max(width(kernel) // 4, 1)
-    kept = _register_axis(kernel, strides)
+    kept = register_axis(kernel, strides, lane_axis(kernel))
     lanes = [a for a in loops if a != kept]
     plan = _lane_threads(plan, [a for a in loops if a == kept] + lanes, machine.wave)
     limits = [] if kept is None else [(kept, 16)]
@@ -122,42 +122,10 @@ def _grown(
     split = plan.splits[a]
     for unroll in range(2, min(most, split.size // split.threads) + 1):
         bigger = with_split(plan, a, unroll=unroll)
-        fits = _body_size(kernel, strides, bigger) <= BODY
+        fits = is_small(kernel, strides, bigger, machine.most_body)
         if fits and _tiles(bigger, loops) >= machine.least_tiles and _waste(bigger, a) <= 1.1:
             best = bigger
     return best
-
-
-def _register_axis(kernel: Kernel, strides: Strides) -> int | None:
-    """The loop axis, not the last one, that leaves most loads as they are.
-
-    A load that differs from lane to lane is worth more than one that a whole wave shares.
-    """
-    loops = [a for a in loop_axes(kernel) if kernel.axes[a].size > 1]
-    if len(loops) < 2:
-        return None
-    *others, last = loops
-    inner = [e for e in loads(kernel) if strides.mask(e) & strides.reduce_mask]
-
-    def saved(a: int) -> int:
-        alike = [e for e in inner if not strides.depends(e, a)]
-        return sum((4 if strides.depends(e, last) else 1) * len(e.src) for e in alike)
-
-    best = max(others, key=lambda a: (saved(a), kernel.axes[a].size))
-    return best if saved(best) else None
-
-
-def _body_size(kernel: Kernel, strides: Strides, plan: Plan) -> int:
-    """About how many operations one turn of the innermost loop has."""
-    values = [e.src[0] for e in expressions(kernel) if e.op == "reduce"]
-    inner = [e for e in each(values) if strides.depends(e, plan.inner or 0)]
-    return sum(_copies(strides, plan, e) for e in inner if e.op not in ("const", "axis"))
-
-
-def _copies(strides: Strides, plan: Plan, e: Expr) -> int:
-    """At how many positions of one turn an expression differs. Math functions are long."""
-    differs = prod(s.unroll for a, s in enumerate(plan.splits) if strides.depends(e, a))
-    return differs * (40 if e.op in FUNCTIONS else 1)
 
 
 def _tiles(plan: Plan, loops: list[int]) -> int:

@@ -22,9 +22,9 @@ ENTRY = "entry"
 
 # Levels of the x86-64 psABI: vector registers of 16, 32 and 64 bytes; 16, 16 and 32 of them.
 LEVELS = {
-    "x86-64-v2": Machine(wave=0, vector_bytes=16, registers=12),
-    "x86-64-v3": Machine(wave=0, vector_bytes=32, registers=12),
-    "x86-64-v4": Machine(wave=0, vector_bytes=64, registers=24),
+    "x86-64-v2": Machine(wave=0, vector_bytes=16, registers=12, most_body=256),
+    "x86-64-v3": Machine(wave=0, vector_bytes=32, registers=12, most_body=256),
+    "x86-64-v4": Machine(wave=0, vector_bytes=64, registers=24, most_body=256),
 }
 
 
