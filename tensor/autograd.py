@@ -295,6 +295,30 @@ def _pad(node: Node, grad: Node) -> tuple[Node | None, ...]:
 
 @_rule(Op.WINDOW)
 def _window(node: Node, grad: Node) -> tuple[Node | None, ...]:
+    _, size, stride, dilation = node.arg
+    return (_side_by_side if dilation == 1 and stride >= size else _overlapping)(node, grad)
+
+
+def _side_by_side(node: Node, grad: Node) -> tuple[Node | None, ...]:
+    """Windows that share no element: lay them next to each other."""
+    source = node.src[0]
+    axis, size, stride, _ = node.arg
+    gaps = [(0, 0, 0)] * len(node.shape)
+    gaps[axis + 1] = (0, stride - size, 0)
+    length = node.shape[axis] * stride
+    row = graph.reshape(
+        graph.pad(grad, tuple(gaps)), (*source.shape[:axis], length, *source.shape[axis + 1 :])
+    )
+    # The last gap may reach past the source, or windows may end before it.
+    keep = [(0, n, 1) for n in row.shape]
+    keep[axis] = (0, min(length, source.shape[axis]), 1)
+    ends = [(0, 0, 0)] * len(source.shape)
+    ends[axis] = (0, max(source.shape[axis] - length, 0), 0)
+    return (graph.pad(graph.slice_(row, tuple(keep)), tuple(ends)),)
+
+
+def _overlapping(node: Node, grad: Node) -> tuple[Node | None, ...]:
+    """The sum over the places in a window, each spread to where it was read."""
     source = node.src[0]
     axis, size, stride, dilation = node.arg
     out = node.shape[axis]

@@ -253,7 +253,7 @@ def _is_view(node: Node) -> bool:
 
 
 # Writes that go along with the next thing computed: (target, new value).
-_later: "list[tuple[Tensor, Tensor]]" = []
+_later: "list[tuple[Tensor, Node]]" = []
 
 
 def update_later(target: Tensor, change: Callable[[Tensor], Tensor]) -> None:
@@ -263,14 +263,15 @@ def update_later(target: Tensor, change: Callable[[Tensor], Tensor]) -> None:
     """
     if any(t.node is target.node for t, _ in _later):
         assign_all([])
-    _later.append((target, change(target)))
+    _later.append((target, change(target).node))
 
 
 def assign_all(pairs: "Sequence[tuple[Tensor, Any]]", also: Sequence[Node] = ()) -> None:
     """Overwrite several tensors at once; every new value is computed from the old contents.
 
     Live tensors that still wait for old contents, and the nodes of `also`, are
-    computed in the same schedule.
+    computed in the same schedule. A value given as a node is nobody's to read
+    afterwards, so it is written once, where it belongs.
     """
     pairs = [*_later, *pairs]
     _later.clear()
@@ -297,7 +298,8 @@ def _run(nodes: Sequence[Node], writes: Sequence[tuple[Node, Node]]) -> None:
 
 
 def _fitting(target: Tensor, value: Any) -> Node:
-    source = target.operand(value).to(target.device)
+    given = Tensor(value) if isinstance(value, Node) else target.operand(value)
+    source = given.to(target.device)
     return source.cast(target.dtype).expand_to(target.shape).node
 
 

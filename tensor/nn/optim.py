@@ -46,7 +46,8 @@ class Optimizer:
                 + ", ".join(_name(self.params[i], i) for i in missing),
                 hint="call backward() on a loss that depends on them",
             )
-        pairs = self._update([p.grad for p in self.params if p.grad is not None])
+        grads = [p.grad for p in self.params if p.grad is not None]
+        pairs = [(target, value.node) for target, value in self._update(grads)]
         assign_all(pairs)
         return [target for target, _ in pairs]
 

@@ -52,6 +52,11 @@ CASES = {
         arrays((1, 2, 4, 4), (2, 2, 3, 3)),
     ),
     "max pool": (lambda x: x.max_pool2d() ** 2, arrays((1, 1, 4, 4))),
+    "max pool with gaps": (
+        lambda x: (x.max_pool2d(2, stride=3) ** 2).sum() + x.max_pool2d(3, stride=1).sum(),
+        arrays((1, 1, 7, 8)),
+    ),
+    "avg pool": (lambda x: x.avg_pool2d(2) ** 2, arrays((1, 1, 5, 4))),
     "softmax": (lambda x: x.softmax() ** 2, arrays((2, 3))),
     "log softmax": (lambda x: x.log_softmax() ** 2, arrays((2, 3))),
     "layer norm": (lambda x: x.layernorm() ** 3, arrays((2, 3))),
