@@ -63,9 +63,11 @@ class Builder:
         # Per loop level the region being written and what it already holds.
         self.levels: list[tuple[list[str], dict[tuple[object, ...], Value]]] = []
         self.results: dict[tuple[int, Point], Value] = {}
-        self._updated = {
-            e.arg for e in expressions(kernel) if e.op == "load" and kernel.arguments[e.arg].written
-        }
+        # Whether something read is also written: then no point may be computed twice, not
+        # even into another argument, since its second value would come of new contents.
+        self._updates = any(
+            e.op == "load" and kernel.arguments[e.arg].written for e in expressions(kernel)
+        )
         self._axis_level = [0] * len(kernel.axes)
         self._orders: dict[int, list[Expr]] = {}
         self._expanded: dict[int, Expr] = {}
@@ -171,10 +173,11 @@ class Builder:
 
     def _may_store(self, store: Store, point: Point) -> Value | None:
         """The condition of a store: its own, and for kernels that update in place, that
-        the point is not one a neighbouring tile owns."""
+        the point is not one a neighbouring tile owns.
+        """
         conditions = [] if store.valid is None else [self.evaluate(store.valid, point)]
         out = self.out()
-        if self._is_updated(store.argument):
+        if self._updates:
             for a, fresh in enumerate(self.fresh):
                 if fresh is not None:
                     here = self.axis_value(a, point, self.lanes)
@@ -196,9 +199,6 @@ class Builder:
         if thread is None:
             return None
         return self.out().compare("icmp eq", thread, self.index(0))
-
-    def _is_updated(self, argument: int) -> bool:
-        return argument in self._updated
 
     # Expressions
 
