@@ -6,6 +6,7 @@ else from the environment. A value of the wrong type is a ConfigError.
 
 import os
 import threading
+from collections.abc import Mapping
 from contextlib import ContextDecorator
 from dataclasses import dataclass
 from types import TracebackType
@@ -74,7 +75,10 @@ def _stack() -> list[dict[str, Value]]:
 def _convert(setting: Setting, name: str, value: Any) -> Value:
     try:
         found: Value = setting.kind(value)
-    except (TypeError, ValueError):
+        # Values from code say what they mean: nothing is cut off, and None is not a text.
+        if not isinstance(value, str) and found != value:
+            raise ValueError(value)
+    except (TypeError, ValueError, OverflowError):
         raise ConfigError(
             f"{name}={value!r} is not {setting.kind.__name__}",
             facts={"setting": name, "value": value},
@@ -91,7 +95,22 @@ def _lookup(name: str) -> Setting:
     try:
         return SETTINGS[name]
     except KeyError:
-        raise ConfigError(f"no setting {name!r}{nearest(name, SETTINGS)}") from None
+        raise ConfigError(
+            f"no setting {name!r}{nearest(name, SETTINGS)}", facts={"setting": name}
+        ) from None
+
+
+def _named(values: Mapping[str, Value]) -> dict[str, Value]:
+    """Converted values by the settings' own names; aliases are taken for what they stand for."""
+    found: dict[str, Value] = {}
+    for given, value in values.items():
+        name = next((s.name for s in SETTINGS.values() if given in s.aliases), given)
+        new = _convert(_lookup(name), given, value)
+        if found.setdefault(name, new) != new:
+            raise ConfigError(
+                f"{name} is given twice and differs", facts=dict(values), hint=f"set only {name}"
+            )
+    return found
 
 
 def get(name: str) -> Any:
@@ -133,7 +152,7 @@ class Context(ContextDecorator):
     """
 
     def __init__(self, **values: Value) -> None:
-        self.values = {name: _convert(_lookup(name), name, v) for name, v in values.items()}
+        self.values = _named(values)
 
     def __enter__(self) -> "Context":
         _stack().append(self.values)
@@ -142,7 +161,12 @@ class Context(ContextDecorator):
     def __exit__(
         self, kind: type | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _stack().pop()
+        # Not simply the last: blocks inside generators may end in another order.
+        stack = _stack()
+        for at in reversed(range(len(stack))):
+            if stack[at] is self.values:
+                del stack[at]
+                return
 
 
 def current_values() -> dict[str, Value]:

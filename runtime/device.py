@@ -19,11 +19,13 @@ from functools import partial
 
 from hcq.errors import (
     ConfigError,
+    DeviceBanned,
     DeviceError,
     DeviceNotFound,
     DeviceOpenError,
     FallbackWarning,
     HcqError,
+    IoctlError,
     Unsupported,
     nearest,
 )
@@ -100,8 +102,8 @@ class Registry:
         """The device used where none is named: DEVICE's first, else the first that opens."""
         text = get("DEVICE")
         if text:
-            target = self._supported(self._known_name(parse_targets(text)[0]))
-            return target.device
+            targets = [self._known_name(target) for target in parse_targets(text)]
+            return self._supported(targets[0]).device
         if self._default is None:
             with self._lock:
                 self._default = self._probe()
@@ -176,6 +178,13 @@ class Registry:
         )
 
     def _open(self, target: Target) -> OpenedDevice:
+        if not get("ALLOW_DEVICE_USAGE"):
+            raise DeviceBanned(
+                f"{target.device} cannot be used here: ALLOW_DEVICE_USAGE=0",
+                device=target.device,
+                facts={"setting": "ALLOW_DEVICE_USAGE", "process": os.getpid()},
+                hint="compile workers open no device; elsewhere unset ALLOW_DEVICE_USAGE",
+            )
         setting = self._setting(target)
         ways = _chosen(target.name, self._kinds[target.name], setting.interface)
         problems: list[tuple[Way, DeviceError]] = []
@@ -194,6 +203,14 @@ class Registry:
         raise _all_failed(target, problems)
 
     def _open_way(self, way: Way, target: Target) -> OpenedDevice:
+        try:
+            return self._open_index(way, target)
+        except (IoctlError, OSError) as error:
+            if isinstance(error, DeviceError):  # some are also OSErrors
+                raise
+            raise _refused(target, error) from error
+
+    def _open_index(self, way: Way, target: Target) -> OpenedDevice:
         open_backend, count = way.load()
         available = count()
         if target.index >= available:
@@ -292,6 +309,22 @@ def _all_failed(target: Target, problems: list[tuple[Way, DeviceError]]) -> Devi
         "\n".join([f"{target.device} does not open by any way", *dict.fromkeys(lines)]),
         device=target.device,
         hint="; ".join(hints) or None,
+    )
+
+
+def _refused(target: Target, error: OSError) -> DeviceOpenError:
+    """What the kernel refused while opening, as trouble of the device."""
+    facts: dict[str, object] = {"device": target.device}
+    what, hint = str(error).splitlines()[0], None
+    if isinstance(error, HcqError):
+        what, hint = error.what, error.hint
+        facts |= error.facts
+    step, _, cause = what.partition("; ")[0].partition(": ")
+    return DeviceOpenError(
+        f"{target.device} does not open: {step}: {cause or 'refused'}",
+        device=target.device,
+        facts={**facts, "step": step},
+        hint=hint or "the kernel's log (dmesg) may say more",
     )
 
 

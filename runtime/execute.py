@@ -91,6 +91,7 @@ def _run_program(call: ProgramCall, report: bool) -> None:
     if program.scalar_count:
         names = getattr(call.kernel, "variables", ())
         scalars = [bound(program, name, call.variables) for name in names]
+    if program.code.sizes is not None:
         grid = program.launch_grid(call.variables)
     if program.is_empty or (grid is not None and 0 in grid):
         return

@@ -48,8 +48,8 @@ def parse_targets(text: str) -> tuple[Target, ...]:
 
 
 def parse_target(part: str, whole: str | None = None) -> Target:
-    """One target; `whole` is the setting it stands in, for the error text."""
-    whole = part if whole is None else whole
+    """One target; `whole` is the setting it stands in, for the error text; None: a lookup."""
+    whole = f"device {part!r}" if whole is None else f"DEVICE={whole!r}"
     before, _, path = part.partition(":")
     if before.upper() in PATH_NAMES:
         return Target(before.upper(), path=path)
@@ -92,7 +92,7 @@ def _index(fields: list[str], before: int | None, whole: str) -> int:
 
 def _malformed(whole: str, bad: str) -> ConfigError:
     return ConfigError(
-        f"DEVICE={whole!r} is malformed at {bad!r}",
-        facts={"setting": "DEVICE", "value": whole},
+        f"{whole} is malformed at {bad!r}",
+        facts={"bad": bad},
         hint=f"write {GRAMMAR}, for example DEVICE=AMD, DEVICE=AMD:1 or DEVICE=KFD+AMD:0:LLVM",
     )

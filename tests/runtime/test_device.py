@@ -7,9 +7,11 @@ import pytest
 
 from hcq.errors import (
     ConfigError,
+    DeviceBanned,
     DeviceNotFound,
     DeviceOpenError,
     FallbackWarning,
+    IoctlError,
     LaunchError,
     Unsupported,
     WaitTimeout,
@@ -395,3 +397,50 @@ def test_program_call_checks_its_counts(add_kernel):
     program = Device["CPU"].program(add_kernel())
     with pytest.raises(LaunchError, match="takes 3 buffers and 0 scalars, not 0 and 0"):
         program()
+
+
+@pytest.mark.row("REG-07")
+@pytest.mark.refusal
+def test_unknown_name_behind_the_first_target_is_refused_too(fake):
+    with Context(DEVICE="FAKE;CPUU"), pytest.raises(DeviceNotFound, match="no device 'CPUU'"):
+        _ = Device.DEFAULT
+
+
+@pytest.mark.refusal
+def test_malformed_lookup_does_not_blame_the_setting():
+    with pytest.raises(ConfigError, match=r"^device 'AMD:-1' is malformed at '-1'"):
+        Device["AMD:-1"]
+
+
+@pytest.mark.row("REG-08")
+@pytest.mark.refusal
+@pytest.mark.parametrize(
+    "error",
+    [
+        IoctlError("CREATE: Permission denied; size=1", number=13, facts={"errno": "EACCES"}),
+        PermissionError(13, "mmap: Permission denied; size=1"),
+    ],
+)
+def test_what_the_kernel_refuses_while_opening_is_a_failed_way(monkeypatch, error):
+    def refuse(index):
+        raise error
+
+    module = type(sys)("refusing")
+    module.open_backend, module.count = refuse, lambda: 1
+    monkeypatch.setitem(sys.modules, "refusing", module)
+    registry = Registry({"GPU": (Way("ONE", "refusing"),)})
+    with pytest.raises(DeviceOpenError, match=r"GPU does not open: .*Permission denied") as caught:
+        registry["GPU"]
+    assert "step" in caught.value.facts
+    assert caught.value.hint
+
+
+@pytest.mark.row("ENV-08")
+@pytest.mark.refusal
+def test_where_devices_are_forbidden_none_opens(fake):
+    with (
+        Context(ALLOW_DEVICE_USAGE=0),
+        pytest.raises(DeviceBanned, match="FAKE cannot be used here: ALLOW_DEVICE_USAGE=0"),
+    ):
+        Device["FAKE"]
+    assert Device["FAKE"].health() == "ok"

@@ -196,6 +196,21 @@ def test_launch_size_follows_a_variable(int32, fill_kernel):
     assert out.copy_out() == words(9, 9, 9, 1)
 
 
+@pytest.mark.row("EXE-03")
+def test_launch_size_follows_a_variable_the_code_does_not_take(fake, int32, fill_kernel):
+    kernel = fill_kernel(4, variables=(), sizes=(LaunchSize("n", 1, 2), 1, 1))
+    run_linear([ProgramCall(kernel, (Buffer("FAKE", 4, int32),), "FAKE", 1, {"n": 5})])
+    assert fake().log[-1] == ("launch", "fill", (), (3, 1, 1))
+
+
+@pytest.mark.row("EXE-03")
+@pytest.mark.refusal
+def test_unbound_variable_of_a_launch_size_is_named(int32, fill_kernel):
+    kernel = fill_kernel(4, variables=(), sizes=(LaunchSize("n"), 1, 1))
+    with pytest.raises(LaunchError, match="fill: variable 'n' is not bound"):
+        run_linear([ProgramCall(kernel, (Buffer("CPU", 4, int32),), "CPU", 1, {"m": 5})])
+
+
 def test_launch_size_rounds_up():
     assert LaunchSize("n", 3, 64).at(100) == 5
 

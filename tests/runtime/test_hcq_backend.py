@@ -1,6 +1,7 @@
 """The runtime on a simulated AMD GPU."""
 
 import array
+import errno
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from hcq.errors import (
     DeviceLost,
     DeviceNotFound,
     DeviceOpenError,
+    FallbackWarning,
     GpuFault,
     GpuTimeout,
     OutOfMemory,
@@ -214,6 +216,21 @@ def test_index_beyond_the_gpus_gets_their_number(amd):
 def test_named_device_without_hardware_is_an_error():
     with Context(DEVICE="AMD"), pytest.raises(DeviceOpenError, match="/dev/kfd"):
         Device[Device.DEFAULT]
+
+
+@pytest.mark.row("REG-08")
+@pytest.mark.refusal
+@pytest.mark.parametrize("call", ["KFD_ACQUIRE_VM", "KFD_CREATE_QUEUE", "KFD_MAP_MEMORY_TO_GPU"])
+def test_gpu_whose_kernel_refuses_is_an_error_by_name_and_passed_over_by_default(
+    amd, monkeypatch, call
+):
+    monkeypatch.delenv("DEVICE", raising=False)
+    amd().refuse(call, errno.EBUSY)
+    with pytest.raises(DeviceOpenError, match=f"AMD does not open: {call}: Device or") as caught:
+        Device["AMD"]
+    assert (caught.value.facts["step"], caught.value.facts["errno"]) == (call, "EBUSY")
+    with pytest.warns(FallbackWarning, match=f"CPU is used: AMD: AMD does not open: {call}"):
+        assert Device.DEFAULT == "CPU"
 
 
 def test_unset_default_is_the_gpu_where_there_is_one(amd, monkeypatch):
