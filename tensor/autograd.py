@@ -17,9 +17,12 @@ Rule = Callable[[Node, Node], tuple[Node | None, ...]]
 RULES: dict[Op, Rule] = {}
 
 
-def gradients(output: Node, seed: Node, targets: Sequence[Node]) -> list[Node | None]:
-    """d(output)/d(target) for each target, seed being the gradient of output; None if unreached."""
-    order = below(output)
+def gradients(order: Sequence[Node], seed: Node, targets: Sequence[Node]) -> list[Node | None]:
+    """d(output)/d(target) for each target; None if unreached.
+
+    order: below(output), output last. seed: the gradient of output.
+    """
+    output = order[-1]
     wanted = {id(t) for t in targets}
     leads: set[int] = set()
     for node in order:  # sources first: does a target lie below?
@@ -52,17 +55,17 @@ def below(*outputs: Node) -> list[Node]:
     """Every node at or below the outputs, sources first, realised ones included; no recursion."""
     seen: set[Node] = set()
     result: list[Node] = []
-    stack = list(outputs)
+    stack: list[tuple[Node, bool]] = [(node, False) for node in outputs]
     while stack:
-        node = stack[-1]
-        waiting = [] if node in seen else [s for s in node.src if s not in seen]
-        if waiting:
-            stack += waiting
-            continue
-        stack.pop()
-        if node not in seen:
-            seen.add(node)
+        node, is_after = stack.pop()
+        if is_after:
             result.append(node)
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            for source in node.src:
+                if source not in seen:
+                    stack.append((source, False))
     return result
 
 

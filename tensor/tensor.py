@@ -206,7 +206,8 @@ class Tensor(Random, Conversion, metaclass=_TrainingMode):
 
     def gradient(self, *targets: "Tensor", gradient: "Tensor | None" = None) -> list["Tensor"]:
         """d(self)/d(target) for each target; self has one element unless gradient is given."""
-        found = autograd.gradients(self.node, self._seed(gradient), [t.node for t in targets])
+        seed = self._seed(gradient)
+        found = autograd.gradients(autograd.below(self.node), seed, [t.node for t in targets])
         for target, grad in zip(targets, found, strict=True):
             if grad is None:
                 raise TensorError(f"{self!r} does not depend on {target!r}")
@@ -235,7 +236,7 @@ class Tensor(Random, Conversion, metaclass=_TrainingMode):
             )
         ids = {id(n) for n in below}
         targets = [t for t in core.live() if t.requires_grad and id(t.node) in ids]
-        found = autograd.gradients(self.node, seed, [t.node for t in targets])
+        found = autograd.gradients(below, seed, [t.node for t in targets])
         for target, grad in zip(targets, found, strict=True):
             if grad is not None:
                 part = Tensor(graph.cast(grad, target.dtype))
