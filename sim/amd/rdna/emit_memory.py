@@ -12,6 +12,7 @@ from collections.abc import Callable
 from hcq.errors import SimFault
 from sim.amd.rdna.cfg import scalar_codes
 from sim.amd.rdna.emit_atomic import atomic_function
+from sim.amd.rdna.emit_buffer import BUFFER_EMITTERS
 from sim.amd.rdna.emit_registers import FIRST_VGPR, EmitRegisters
 from sim.amd.rdna.instruction import Instruction, Operand
 from sim.amd.rdna.memory_ops import OPERATIONS, MemoryOp
@@ -38,6 +39,8 @@ class MemoryEmitter:
         operation = OPERATIONS[instruction.name]
         if operation.space == "scalar":
             self._scalar_load(instruction)
+        elif operation.space in BUFFER_EMITTERS:
+            BUFFER_EMITTERS[operation.space](self, instruction, operation)
         elif operation.action == "atomic":
             self._atomic(instruction, operation)
         elif operation.two_addresses:
@@ -70,17 +73,17 @@ class MemoryEmitter:
         kind, register, base = self._address(instruction, operation)
         name = f"{kind}_load_{operation.bits}"
         if operation.bits < 32:
-            data = self._staging(1)
+            data = self.staging(1)
             self._move(name, instruction, register, base, data)
-            self._narrow_result(operation, first)
+            self.narrow_result(operation, first)
             return
         keys = [FIRST_VGPR + first + part for part in range(operation.count)]
         self.registers.overwrite(keys, whole=self.registers.is_full)
         self._move(name, instruction, register, base, self.registers.home(keys[0]))
 
-    def _narrow_result(self, operation: MemoryOp, first: int) -> None:
+    def narrow_result(self, operation: MemoryOp, first: int) -> None:
         """8 or 16 bits from staging, extended, into a register or half of one."""
-        raw: Value = self._read_staging(1)
+        raw: Value = self.read_staging(1)
         if operation.extend == "sign":
             raw = raw.to(U8 if operation.bits == 8 else U16)
             raw = raw.bits(I8 if operation.bits == 8 else I16)
@@ -97,7 +100,7 @@ class MemoryEmitter:
         kind, register, base = self._address(instruction, operation)
         if operation.half == "hi":
             value = self.registers.read("vgpr", data.index) >> 16
-            pointer = self._write_staging(1, _own(value))
+            pointer = self.write_staging(1, _own(value))
         else:
             keys = [FIRST_VGPR + data.index + part for part in range(operation.count)]
             self.registers.expose(keys)
@@ -118,7 +121,7 @@ class MemoryEmitter:
                            self.registers.home(keys[0]))
             return
         # The first element may overwrite the address.
-        register = self._write_staging(2, self.registers.read("vgpr", address))
+        register = self.write_staging(2, self.registers.read("vgpr", address))
         first = instruction.destinations[0].index
         for offset in offsets:
             keys = [FIRST_VGPR + first + part for part in range(operation.count)]
@@ -128,9 +131,21 @@ class MemoryEmitter:
             first += operation.count
 
     def _atomic(self, instruction: Instruction, operation: MemoryOp) -> None:
-        kind, register, base = self._address(instruction, operation)
-        emitter, registers = self.emitter, self.registers
         data = self._data_operands(instruction, operation)
+        place = self._address(instruction, operation)
+        self.atomic(instruction, operation, data, place, self.registers.exec_bits())
+
+    def atomic(
+        self,
+        instruction: Instruction,
+        operation: MemoryOp,
+        data: tuple[Operand, ...],
+        place: tuple[str, str, str],
+        bits: str,
+    ) -> None:
+        """An atomic at a place (address kind, address register, base) for the lanes `bits`."""
+        kind, register, base = place
+        emitter, registers = self.emitter, self.registers
         words = operation.bits // 32
         first = data[0].index
         second = data[1].index if len(data) > 1 else first + words
@@ -140,10 +155,10 @@ class MemoryEmitter:
             keys += [FIRST_VGPR + second + part for part in range(words)]
         registers.expose(keys)
         mask = f"i{self.width}"
-        address = self._function(f"{kind}_address")
+        address = self.function(f"{kind}_address")
         lanes = emitter.effect(
             f"call {mask} {address}(ptr %t, ptr {register}, i64 {base}, "
-            f"{mask} {registers.exec_bits()}, i64 {operation.bits // 8})"
+            f"{mask} {bits}, i64 {operation.bits // 8})"
         )
         result = "null"
         if instruction.destinations:
@@ -192,7 +207,7 @@ class MemoryEmitter:
     def _thread_addresses(self) -> str:
         registers = self.registers
         lane = registers.exec_mask().lane_id()
-        return self._write_staging(2, _own((registers.read("m0", 0) & 0xFFFF) + (lane << 2)))
+        return self.write_staging(2, _own((registers.read("m0", 0) & 0xFFFF) + (lane << 2)))
 
     def _address_register(self, index: int, count: int) -> str:
         keys = [FIRST_VGPR + index + part for part in range(count)]
@@ -213,31 +228,42 @@ class MemoryEmitter:
     def _move(
         self, name: str, instruction: Instruction, register: str, base: str, data: str
     ) -> None:
-        bits = self.registers.exec_bits()
+        place = (name, register, base)
+        self.move(instruction, place, self.registers.exec_bits(), data)
+
+    def move(
+        self, instruction: Instruction, place: tuple[str, str, str], bits: str, data: str
+    ) -> None:
+        """Call a load or store (name, address register, base) for the lanes `bits`."""
+        name, register, base = place
         self._call(
             name, f"ptr {register}", f"i64 {base}", f"i{self.width} {bits}", f"ptr {data}",
             f"i32 {_pc(instruction)}",
         )  # fmt: skip
 
     def _call(self, name: str, *arguments: str) -> None:
-        pointer = self._function(name)
+        pointer = self.function(name)
         self.emitter.line(f"call void {pointer}(ptr %t, {', '.join(arguments)})")
         self.registers.forget_vectors()
 
-    def _function(self, name: str) -> str:
+    def function(self, name: str) -> str:
+        """A pointer to a function of the native library."""
         place = self.emitter.pure(f"getelementptr i8, ptr %t, i64 {FUNCTION_AT[name]}")
         return self.emitter.pure(f"load ptr, ptr {place}, align 8, !invariant.load !0")
 
-    def _staging(self, slot: int) -> str:
+    def staging(self, slot: int) -> str:
+        """A pointer to room for one register."""
         return self.emitter.pure(f"getelementptr i8, ptr %t, i64 {state.STAGING + 256 * slot}")
 
-    def _read_staging(self, slot: int) -> LlvmValue:
+    def read_staging(self, slot: int) -> LlvmValue:
+        """What a call left there."""
         kind = f"<{self.width} x i32>"
-        text = self.emitter.effect(f"load {kind}, ptr {self._staging(slot)}, align 64")
+        text = self.emitter.effect(f"load {kind}, ptr {self.staging(slot)}, align 64")
         return LlvmValue(self.emitter, U32, text, True)
 
-    def _write_staging(self, slot: int, value: LlvmValue) -> str:
-        pointer = self._staging(slot)
+    def write_staging(self, slot: int, value: LlvmValue) -> str:
+        """Put a register there; the pointer."""
+        pointer = self.staging(slot)
         spread = value.spread()
         self.emitter.line(f"store {spread.kind} {spread.text}, ptr {pointer}, align 64")
         return pointer

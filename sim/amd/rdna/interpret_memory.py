@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from sim.amd.rdna.buffer import buffer_places, scalar_buffer_places
 from sim.amd.rdna.instruction import Instruction, Operand
 from sim.amd.rdna.memory_ops import MemoryOp
 from sim.amd.rdna.operands import PRIVATE_APERTURE, SHARED_APERTURE, read_value, read_word
@@ -102,6 +103,29 @@ class ScratchSpace:
 
 
 @dataclass(frozen=True)
+class BufferSpace:
+    """What one buffer instruction reaches: for each piece, a place and whether it is inside."""
+
+    memory: GpuMemory
+    places: list[tuple[Array, Array]]
+
+    def load(self, lane: int, address: int, size: int) -> bytes:
+        """Bytes of a lane; zeros for pieces outside."""
+        each = size // len(self.places)
+        return b"".join(
+            self.memory.read(int(at[lane]), each) if inside[lane] else bytes(each)
+            for at, inside in self.places
+        )
+
+    def store(self, lane: int, address: int, data: bytes) -> None:
+        """Replace a lane's bytes; pieces outside are left out."""
+        each = len(data) // len(self.places)
+        for number, (at, inside) in enumerate(self.places):
+            if inside[lane]:
+                self.memory.write(int(at[lane]), data[number * each : (number + 1) * each])
+
+
+@dataclass(frozen=True)
 class FlatSpace:
     """Global memory, with LDS and scratch in two apertures of it."""
 
@@ -154,6 +178,8 @@ class _Access:
 
     def _data_operands(self) -> tuple[Operand, ...]:
         sources = self.instruction.sources
+        if self.operation.space == "buffer":
+            return sources[:1]
         if self.operation.space in ("lds", "flat"):
             return sources[0 if self.operation.add_thread_id else 1 :]
         return sources[1:-1]
@@ -166,12 +192,21 @@ def access_memory(
     if operation.space == "scalar":
         _load_scalar(instruction, operation, wave, memory)
         return
+    if operation.space == "scalar_buffer":
+        _load_scalar_buffer(instruction, wave, memory)
+        return
     active = [int(lane) for lane in np.nonzero(wave.exec_mask().spread())[0]]
-    access = _Access(instruction, operation, wave, _space(operation, wave, memory), active)
+    space = _space(instruction, operation, wave, memory)
+    access = _Access(instruction, operation, wave, space, active)
     _ACTIONS[operation.action](access)
 
 
-def _space(operation: MemoryOp, wave: "Wave", memory: GpuMemory) -> Space:
+def _space(
+    instruction: Instruction, operation: MemoryOp, wave: "Wave", memory: GpuMemory
+) -> Space:
+    if operation.space == "buffer":
+        places = buffer_places(instruction, operation, wave)
+        return BufferSpace(memory, [(_lanes(at), _lanes(inside)) for at, inside in places])
     local, scratch = LocalSpace(wave.lds), ScratchSpace(memory, wave.scratch, wave.width)
     spaces: dict[str, Space] = {
         "global": GlobalSpace(memory),
@@ -193,6 +228,16 @@ def _load_scalar(
     for part, word in enumerate(np.frombuffer(data, np.uint32)):
         if destination.kind != "null":
             value = wave.constant(U32, int(word))
+            wave.write(destination.kind, destination.index + part, value, None)
+
+
+def _load_scalar_buffer(instruction: Instruction, wave: "Wave", memory: GpuMemory) -> None:
+    places, inside = (_lanes(value) for value in scalar_buffer_places(instruction, wave))
+    destination = instruction.destinations[0]
+    for part in range(destination.count):
+        data = memory.read(int(places[part]), 4) if inside[part] else bytes(4)
+        if destination.kind != "null":
+            value = wave.constant(U32, int.from_bytes(data, "little"))
             wave.write(destination.kind, destination.index + part, value, None)
 
 
@@ -228,11 +273,17 @@ def _local_addresses(instruction: Instruction, wave: "Wave") -> list[int]:
     return [start + int(lane) for lane in _lanes(read_word(wave, instruction.sources[0]))]
 
 
+def _no_addresses(_: Instruction, wave: "Wave") -> list[int]:
+    """For spaces that know by themselves where each lane goes."""
+    return [0] * len(wave.vgprs[0])
+
+
 _ADDRESSES: dict[str, Callable[[Instruction, "Wave"], list[int]]] = {
     "global": _global_addresses,
     "flat": _flat_addresses,
     "scratch": _scratch_addresses,
     "lds": _local_addresses,
+    "buffer": _no_addresses,
 }
 
 

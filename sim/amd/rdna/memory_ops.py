@@ -1,11 +1,10 @@
-"""Every SMEM, DS, FLAT, GLOBAL and SCRATCH instruction as data.
+"""Every SMEM, DS, FLAT, GLOBAL, SCRATCH and MUBUF instruction as data.
 
 The engines move the bytes; this table says which bytes, how they extend and what
-an atomic computes. Buffer instructions with a descriptor are not here: the
-compiler addresses global memory with 64-bit pointers.
+an atomic computes. Buffer instructions that convert formats are not here.
 
 Source: AMD "RDNA3" Instruction Set Architecture, sections 16.15 (LDS), 16.4 (SMEM),
-16.17 to 16.19 (flat, scratch, global).
+16.16 (MUBUF), 16.17 to 16.19 (flat, scratch, global).
 """
 
 from collections.abc import Callable
@@ -28,7 +27,7 @@ class MemoryOp:
     """
 
     name: str
-    space: str  # "scalar" "lds" "global" "flat" "scratch"
+    space: str  # "scalar" "scalar_buffer" "lds" "global" "flat" "scratch" "buffer"
     action: str  # "load" "store" "atomic"
     bits: int
     count: int
@@ -155,14 +154,14 @@ _STORES = (
 )  # fmt: skip
 _HALF_LOADS = (("u8", 8, "zero"), ("i8", 8, "sign"), ("b16", 16, "zero"))
 
-for _space in ("global", "flat", "scratch", "lds"):
+for _space in ("global", "flat", "scratch", "lds", "buffer"):
     _prefix = "ds" if _space == "lds" else _space
     for _name, _bits, _count, _extend, _half in _LOADS:
         _add(MemoryOp(f"{_prefix}_{_name}", _space, "load", _bits, _count, _extend, _half))
     for _name, _bits, _count, _half in _STORES:
         _add(MemoryOp(f"{_prefix}_{_name}", _space, "store", _bits, _count, None, _half))
 
-for _space in ("global", "flat", "scratch"):
+for _space in ("global", "flat", "scratch", "buffer"):
     for _name, _bits, _extend in _HALF_LOADS:
         _low = f"{_space}_load_d16_{_name}"
         _high = f"{_space}_load_d16_hi_{_name}"
@@ -189,6 +188,9 @@ for _action in ("load", "store"):
 
 for _count in (1, 2, 4, 8, 16):
     _add(MemoryOp(f"s_load_b{32 * _count}", "scalar", "load", 32 * _count, _count))
+    _add(MemoryOp(
+        f"s_buffer_load_b{32 * _count}", "scalar_buffer", "load", 32 * _count, _count
+    ))  # fmt: skip
 
 # --- atomics. What differs between LDS and the others is the spelling.
 
@@ -234,6 +236,7 @@ def _register_atomics() -> None:
     for outside, inside, function, type_, kind in _ATOMICS:
         if outside:
             _atomic(f"global_atomic_{outside}", "global", function, type_, kind)
+            _atomic(f"buffer_atomic_{outside}", "buffer", function, type_, kind)
         if outside and outside != "csub_u32":
             _atomic(f"flat_atomic_{outside}", "flat", function, type_, kind)
         if inside:

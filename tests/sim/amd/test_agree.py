@@ -29,8 +29,13 @@ LENGTH = 4  # random instructions of one program
 
 # v0 lane, v1 offset of the lane's row, v[2:3] its address; v4..v19 random; v20.. for results.
 FIRST_VGPR, VGPRS = 4, 16
-# s[8:9] data, s10 0, s[12:13] input, s[14:15] output; s16..s31 random.
+# s[4:7] a buffer over the data, s[8:9] data, s10 0, s[12:13] input, s[14:15] output;
+# s16..s31 random.
 FIRST_SGPR, SGPRS = 16, 16
+BUFFERS = [  # stride, records, flags
+    (128, 16 * 128, 3 << 28), (128, 16, 1 << 28), (128, 16, 0), (128, 1, 2 << 28),
+    (64, 16 * 64, 3 << 28 | 1 << 23), (1 << 14 | 128, 32 * 128, 3 << 28),
+]  # fmt: skip
 ROW = 128  # bytes of memory and LDS that belong to one lane
 INPUT = 64 * 64 + 64  # bytes of one program: 16 vector registers of up to 64 lanes, 16 scalars
 OUTPUT = 64 * 80
@@ -55,7 +60,6 @@ def candidates(wave_size):
         if opcode.name not in skip
         and (opcode.name.replace("v_dual_", "v_") in known or opcode.name in OPERATIONS)
         and not (wave_size == 64 and opcode.format.startswith("VOPD"))
-        and opcode.format != "MUBUF"
     ]
 
 
@@ -114,7 +118,7 @@ class Writer:
         for slot in (*opcode.destinations, *opcode.sources):
             if slot.field in layout.fields:
                 fields[slot.field] = self._operand(layout, slot)
-        if name in ("DS", "SMEM", *formats.SEGMENTS):
+        if name in ("DS", "SMEM", "MUBUF", *formats.SEGMENTS):
             self._memory(name, opcode, fields)
         else:
             tail = self._modifiers(layout, opcode, fields)
@@ -215,7 +219,8 @@ class Writer:
         operation = OPERATIONS.get(opcode.name)
         pick = self.random
         if name == "SMEM":
-            fields |= {"sbase": 4, "offset": pick.randrange(0, 1024, 4)}
+            base = 2 if "buffer" in opcode.name else 4
+            fields |= {"sbase": base, "offset": pick.randrange(0, 1024, 4)}
             fields["soffset"] = pick.choice([NULL, 10])
             return
         if operation is None:  # lane permutations of the DS format
@@ -228,6 +233,9 @@ class Writer:
             fields["offset0"] = pick.randrange(0, 64, 1 if operation.two_addresses else unit)
             fields["offset1"] = pick.getrandbits(6) if operation.two_addresses else 0
             return
+        if name == "MUBUF":
+            self._buffer(operation, fields, unit)
+            return
         offset = pick.randrange(0, 96, unit)
         fields |= {"seg": formats.SEGMENTS.index(name), "offset": offset, "saddr": NULL, "addr": 2}
         if operation.returns == "glc":
@@ -238,6 +246,17 @@ class Writer:
             fields |= {"saddr": pick.choice([10, NULL]), "sve": sve, "addr": sve}
         elif name == "GLOBAL" and pick.random() < 0.5:
             fields |= {"saddr": 8, "addr": 1}
+
+    def _buffer(self, operation, fields, unit):
+        """By record (v0), by offset (v1) or both; half of the records lie outside."""
+        pick = self.random
+        idxen, offen = pick.choice([(0, 0), (1, 0), (0, 1)])
+        fields |= {"idxen": idxen, "offen": offen, "vaddr": 0 if idxen else 1, "srsrc": 1}
+        fields |= {"offset": pick.randrange(0, 96, unit), "soffset": pick.choice([NULL, 10, 136])}
+        vector = self._vector(2 * operation.count if operation.kind else operation.count)
+        fields["vdata"] = vector
+        if operation.returns == "glc":
+            fields["glc"] = 1 if "csub" in operation.name else pick.getrandbits(1)
 
     def _dual(self):
         pick = self.random
@@ -317,6 +336,7 @@ class Assembly:
         return b"".join([
             instruction("s_load_b64", "SMEM", sdata=8, sbase=0, soffset=NULL, offset=0),
             instruction("s_load_b128", "SMEM", sdata=12, sbase=0, soffset=NULL, offset=8),
+            instruction("s_load_b128", "SMEM", sdata=4, sbase=0, soffset=NULL, offset=32),
             instruction("s_mov_b32", "SOP1", sdst=10, ssrc0=128),
             shift_lane(1, 7),
             instruction("v_add_co_u32", "VOP3", vdst=2, sdst=106, src0=8, src1=257),
@@ -396,6 +416,8 @@ def run(assembly, seed, count, **options):
     scratch, stack = gpu.allocate(64 * 16384)
     kernarg, arguments = gpu.allocate(4096)
     arguments[:24].view(np.uint64)[:] = [data, source, target]
+    stride, *rest = BUFFERS[seed % len(BUFFERS)]
+    arguments[32:48].view(np.uint32)[:] = [data & 0xFFFFFFFF, data >> 32 | stride << 16, *rest]
     dispatch = Dispatch(
         code=entry, rsrc1=31, rsrc2=2 << 1 | 16 << 15 | 1, rsrc3=0,
         user_data=(kernarg & 0xFFFFFFFF, kernarg >> 32, *[0] * 14), groups=(1, 1, 1),

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hcq.errors import SimFault
 from sim.amd.rdna.instruction import Instruction, Operand
 from sim.amd.rdna.interpret import Wave
 from sim.amd.rdna.interpret_memory import access_memory, element_offsets
@@ -45,6 +46,7 @@ class Bench:
         self.wave = Wave(32, 0, bytearray(32768), self.base)
         self.wave.set_exec(ACTIVE)
         self.wave.vgprs[8:] = OLD
+        self.fields = {"offen": 1, "idxen": 0}
         self.offsets = (16, 48) if self.operation.two_addresses else (24, 0)
         self.set_addresses()
 
@@ -56,6 +58,15 @@ class Bench:
         self.wave.vgprs[1] = start >> 32
         self.wave.scalars["m0"][0] = AT
         self.wave.scalars["sgpr"][0:2] = [(self.base + AT) & 0xFFFF_FFFF, self.base >> 32]
+        self.describe()
+
+    def describe(self, stride=0, records=65536, **flags):
+        """A buffer over our pages in s[4:7]; scalar loads begin where lane 0's data lies."""
+        start = self.base + (AT if self.operation.space == "scalar_buffer" else 0)
+        check, lane = flags.get("check", 3), flags.get("adds_lane", 0)
+        high = stride << 16 | flags.get("swizzle", 0) << 30 | start >> 32
+        word = check << 28 | lane << 23 | flags.get("index_stride", 0) << 21
+        self.wave.scalars["sgpr"][4:8] = [start & 0xFFFF_FFFF, high, records, word]
 
     def place(self, lane, element=0):
         """Where a lane's element starts, in its space."""
@@ -64,7 +75,8 @@ class Bench:
         if self.operation.two_addresses:
             bits = self.operation.bits // 8 * (64 if self.operation.stride64 else 1)
             return AT + STEP * lane + self.offsets[element] * bits
-        return AT + (STEP * lane if self.operation.space != "scalar" else 0) + self.offsets[0]
+        is_scalar = self.operation.space.startswith("scalar")
+        return AT + (0 if is_scalar else STEP * lane) + self.offsets[0]
 
     def byte(self, lane, address):
         """The index in our pages of a byte; scratch interleaves lanes by dwords."""
@@ -92,18 +104,24 @@ class Bench:
         else:
             self.wave.vgprs[16 + first : 16 + 2 * first] = np.array(second, np.uint32)[:, None]
         instruction = Instruction(
-            0, 8, "", self.operation.name, 0, {}, self.destination(returns),
+            0, 8, "", self.operation.name, 0, self.fields, self.destination(returns),
             self.sources(data, second), offset=self.offsets[0], offset1=self.offsets[1],
         )  # fmt: skip
         access_memory(instruction, self.operation, self.wave, self.memory)
 
     def destination(self, count):
-        kind = "sgpr" if self.operation.space == "scalar" else "vgpr"
+        kind = "sgpr" if self.operation.space.startswith("scalar") else "vgpr"
         return (Operand(kind, 8, count),) if count else ()
 
     def sources(self, data, second):
         if self.operation.space == "scalar":
             return (Operand("sgpr", 0, 2), NULL)
+        if self.operation.space == "scalar_buffer":
+            return (Operand("sgpr", 4, 4), NULL)
+        if self.operation.space == "buffer":
+            count = len(data) + len(second)
+            given = (Operand("vgpr", 16, count),) if count else ()
+            return (*given, Operand("vgpr", 0, 2), Operand("sgpr", 4, 4), NULL)
         operands = [] if self.operation.add_thread_id else [Operand("vgpr", 0, 2)]
         if data:
             operands.append(Operand("vgpr", 16, len(data)))
@@ -114,7 +132,7 @@ class Bench:
         return tuple(operands)
 
     def result(self, lane, count):
-        if self.operation.space == "scalar":
+        if self.operation.space.startswith("scalar"):
             return self.wave.scalars["sgpr"][8 : 8 + count].tolist()
         return self.wave.vgprs[8 : 8 + count, lane].tolist()
 
@@ -142,7 +160,7 @@ def check_load(line, name):
     bench.run(returns=len(right))
     for lane in LANES:
         assert bench.result(lane, len(right)) == [int(word, 16) for word in right], line
-    if bench.operation.space != "scalar":
+    if not bench.operation.space.startswith("scalar"):
         assert bench.result(1, len(right)) == [OLD] * len(right), line
 
 
@@ -237,3 +255,123 @@ def test_an_unmapped_address_is_a_page_fault_of_the_first_active_lane():
     bench.wave.vgprs[0, 0] = 0x1000
     with pytest.raises(PageFault, match="write of 0x7f00001018: page is not-present"):
         bench.run([5])
+
+
+# --- buffers
+
+
+def words_at(bench, *values):
+    """Words at the start of the buffer."""
+    data = np.array(values, np.uint32).tobytes()
+    bench.pages[: len(data)] = data
+
+
+def loaded(name, *, values, addresses, fields=(0, 1), **described):
+    """What lane 0 and 2 load, offset 0; addresses: (v0, v1) of each."""
+    bench = Bench(name)
+    words_at(bench, *values)
+    bench.offsets = (0, 0)
+    bench.fields = {"idxen": fields[0], "offen": fields[1]}
+    bench.describe(**described)
+    for lane, (low, high) in zip((0, 2), addresses, strict=True):
+        bench.wave.vgprs[0:2, lane] = [low, high]
+    count = OPERATIONS[name].count
+    bench.run(returns=count)
+    return [bench.result(lane, count) for lane in (0, 2)]
+
+
+def test_a_buffer_reads_zero_beyond_its_bytes_dword_by_dword():
+    found = loaded("buffer_load_b64", values=(1, 2, 3, 4), addresses=[(4, 0), (8, 0)], records=12)
+    assert found == [[2, 3], [3, 0]]
+
+
+def test_a_buffer_offset_does_not_wrap():
+    found = loaded("buffer_load_b32", values=(7, 8), addresses=[(4, 0), (0xFFFF_FFFC, 0)])
+    assert found == [[8], [0]]
+
+
+def test_an_index_counts_records_of_the_stride():
+    found = loaded(
+        "buffer_load_b32", values=range(9), addresses=[(2, 4), (1, 0)], fields=(1, 1), stride=12
+    )
+    assert found == [[7], [3]]
+
+
+@pytest.mark.parametrize(
+    ("check", "expected"), [(0, [[5], [0]]), (1, [[5], [6]]), (2, [[5], [6]]), (3, [[0], [0]])]
+)
+def test_what_is_checked_is_chosen_by_the_descriptor(check, expected):
+    found = loaded(
+        "buffer_load_b32", values=range(9), addresses=[(1, 8), (1, 12)], fields=(1, 1),
+        stride=12, records=2, check=check,
+    )  # fmt: skip
+    assert found == expected
+
+
+def test_a_buffer_without_records_is_empty_even_unchecked():
+    found = loaded(
+        "buffer_load_b32", values=(7, 8), addresses=[(0, 0), (4, 0)], records=0, check=2
+    )
+    assert found == [[0], [0]]
+
+
+def test_a_swizzled_buffer_interleaves_elements_of_eight_records():
+    # Record 3, second word: row 0, element 1 of 8 records of 4 bytes each.
+    found = loaded(
+        "buffer_load_b32", values=range(40), addresses=[(3, 4), (9, 0)], fields=(1, 1),
+        stride=8, swizzle=1,
+    )  # fmt: skip
+    assert found == [[11], [17]]
+
+
+def test_a_descriptor_can_add_the_lane_to_the_index():
+    found = loaded(
+        "buffer_load_b32", values=range(9), addresses=[(0, 0), (4, 0)], stride=8, adds_lane=1
+    )
+    assert found == [[0], [5]]
+
+
+def test_the_scalar_offset_is_not_checked():
+    bench = Bench("buffer_load_b32")
+    words_at(bench, 1, 2, 3, 4)
+    bench.describe(records=4)
+    operands = (NULL, Operand("sgpr", 4, 4), Operand("int", 136, 1, 8))
+    fields, result = {"idxen": 0, "offen": 0}, (Operand("vgpr", 8),)
+    instruction = Instruction(0, 8, "MUBUF", "buffer_load_b32", 0, fields, result, operands)
+    access_memory(instruction, bench.operation, bench.wave, bench.memory)
+    assert bench.result(0, 1) == [3]
+
+
+def test_what_is_written_outside_a_buffer_vanishes():
+    bench = Bench("buffer_store_b64")
+    bench.offsets = (0, 0)
+    bench.describe(records=AT + 4)
+    bench.run([5, 6])
+    assert bench.pages[AT : AT + 8] == b"\5\0\0\0\0\0\0\0"
+
+
+def test_an_atomic_outside_a_buffer_returns_zero_and_changes_nothing():
+    bench = Bench("buffer_atomic_add_u64")
+    bench.offsets = (0, 0)
+    bench.describe(records=AT + 4)
+    bench.pages[AT : AT + 8] = b"\1" * 8
+    bench.run([5, 6], returns=2)
+    assert bench.result(0, 2) == [0, 0]
+    assert bench.pages[AT : AT + 8] == b"\1" * 8
+
+
+def test_a_scalar_buffer_load_reads_zero_beyond_its_records():
+    bench = Bench("s_buffer_load_b128")
+    bench.pages[AT : AT + 16] = np.array([1, 2, 3, 4], np.uint32).tobytes()
+    bench.offsets = (0, 0)
+    bench.describe(stride=4, records=3)
+    bench.run(returns=4)
+    assert bench.result(0, 4) == [1, 2, 3, 0]
+
+
+@pytest.mark.refusal
+def test_a_fault_report_of_a_buffer_load_is_refused_by_name():
+    bench = Bench("buffer_load_b32")
+    bench.fields["tfe"] = 1
+    with pytest.raises(SimFault, match="buffer_load_b32 with tfe is not simulated"):
+        bench.run(returns=1)
