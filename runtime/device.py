@@ -139,6 +139,8 @@ class Registry:
             is_idle = _drain(device, max(limit - time.monotonic(), 0.05))
             if is_idle or not at_exit:
                 _close(device)
+            else:
+                device.allocator.forget()  # finalizers that run later find modules gone
 
     def ban_all(self, reason: str) -> None:
         """Every device that is open becomes unusable here, and is not torn down."""

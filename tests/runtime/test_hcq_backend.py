@@ -562,7 +562,7 @@ def simulated(script, tmp_path):
         capture_output=True,
         text=True,
         timeout=60,
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(["", *sys.path])},
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(["", *sys.path]), "DEVICE": "AMD"},
         check=False,
     )
     return done.returncode, done.stdout.splitlines(), done.stderr
@@ -575,6 +575,33 @@ def test_process_with_a_hung_kernel_and_live_buffers_ends(tmp_path):
     ended = float(lines[0].removeprefix("end "))
     assert time.monotonic() - ended < 5
     assert "did not finish before it was closed" not in error  # logged, not printed
+
+
+FAULT = """
+from hcq.errors import GpuFault
+from runtime.buffer import Buffer
+from runtime.call import ProgramCall
+from runtime.execute import run_linear
+from tensor import Device, Tensor
+from tests.runtime.test_hcq_backend import BAD, BUFFER, GpuKernel
+class E: name='int32'; itemsize=4
+kept = [(Tensor([1.0, 2.0]) * n).realize() for n in range(10)]
+target = Buffer('AMD', 4, E).allocate()
+run_linear([ProgramCall(GpuKernel('bad', BAD, (BUFFER,)), (target,), 'AMD')])
+try:
+    kept[3].numpy()
+except GpuFault as error:
+    print(error.facts['kernel'] if 'kernel' in error.facts else error.what)
+"""
+
+
+@pytest.mark.row("REG-15")
+@pytest.mark.row("EXE-14")
+def test_process_with_a_failed_device_and_live_tensors_ends_in_peace(tmp_path):
+    status, lines, error = simulated(FAULT, tmp_path)
+    assert (status, error) == (0, "")
+    assert len(lines) == 1
+    assert "bad" in lines[0]
 
 
 @pytest.mark.row("REG-17")
