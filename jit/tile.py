@@ -164,12 +164,12 @@ def is_small(kernel: Kernel, strides: Strides, plan: Plan, most: int) -> bool:
     inside = {id(e) for e in body}
     turn = [e for e in body if strides.depends(e, plan.inner or 0)]
     after = [e for e in expressions(kernel) if id(e) not in inside]
-    return _size(strides, plan, turn) <= most and _size(strides, plan, after) <= 2 * most
+    return _size(strides, plan, turn) <= most and _size(strides, plan, after) <= most
 
 
 def _size(strides: Strides, plan: Plan, parts: list[Expr]) -> int:
     """About how many instructions expressions are: positions times length."""
-    return sum(_copies(strides, plan, e) for e in parts if e.op not in ("const", "axis"))
+    return sum(_copies(strides, plan, e) for e in parts)
 
 
 def _copies(strides: Strides, plan: Plan, e: Expr) -> int:
@@ -177,4 +177,11 @@ def _copies(strides: Strides, plan: Plan, e: Expr) -> int:
     if e.op == "load" and plan.vector is not None:
         stride = strides.stride(e.src[0], plan.vector)
         return differs * (1 if stride in (0, 1) else 4 * plan.splits[plan.vector].lanes)
-    return differs * (40 if e.op in FUNCTIONS else 10 if e.op in ("div", "sqrt") else 1)
+    return differs * weight(e)
+
+
+def weight(e: Expr) -> int:
+    """About how many instructions an operation takes."""
+    if e.op in ("const", "axis"):
+        return 0
+    return 40 if e.op in FUNCTIONS else 10 if e.op in ("div", "sqrt") else 1

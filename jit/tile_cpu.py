@@ -5,6 +5,7 @@ from math import prod
 
 from jit.access import Strides
 from jit.kernel import Expr, Kernel, expressions
+from jit.math import FUNCTIONS
 from jit.tile import (
     Machine,
     Plan,
@@ -19,6 +20,7 @@ from jit.tile import (
     register_axis,
     reused_axes,
     untiled,
+    weight,
     width,
     with_split,
 )
@@ -41,7 +43,7 @@ def _vectorised(kernel: Kernel, machine: Machine, strides: Strides, plan: Plan) 
     lanes = _lanes(kernel, machine, axis)
     plan = replace(with_split(plan, axis, lanes=lanes), vector=axis)
     if plan.inner is None:
-        work = sum(1 for e in expressions(kernel) if e.op not in ("const", "axis"))
+        work = sum(weight(e) for e in expressions(kernel))
         unroll = min(kernel.axes[axis].size // lanes, 4 if work < 16 else 1)
         return with_split(plan, axis, unroll=unroll)
     if kernel.axes[axis].reduce:
@@ -50,7 +52,9 @@ def _vectorised(kernel: Kernel, machine: Machine, strides: Strides, plan: Plan) 
 
 
 def _lanes(kernel: Kernel, machine: Machine, axis: int) -> int:
-    widest = max(machine.vector_bytes // width(kernel), 2)
+    # Math functions compute in float64, whatever they are given.
+    size = 8 if any(e.op in FUNCTIONS for e in expressions(kernel)) else width(kernel)
+    widest = max(machine.vector_bytes // size, 2)
     return min(widest, power_below(kernel.axes[axis].size))
 
 

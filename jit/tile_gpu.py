@@ -20,6 +20,7 @@ from jit.tile import (
     register_axis,
     reused_axes,
     untiled,
+    weight,
     width,
     with_split,
 )
@@ -63,7 +64,7 @@ def _elementwise(kernel: Kernel, machine: Machine, plan: Plan) -> Plan:
     enough = outputs >= machine.least_tiles * machine.most_threads
     plan = _lane_threads(plan, loops, machine.most_threads if enough else machine.wave)
     last = plan.splits[loops[-1]]
-    work = sum(1 for e in expressions(kernel) if e.op not in ("const", "axis"))
+    work = sum(weight(e) for e in expressions(kernel))
     unroll = 8 if work < 8 else 4 if work < 16 else 2 if work < 64 else 1
     while unroll > 1 and (
         last.threads * unroll > last.size or outputs < machine.least_tiles * plan.threads * unroll
