@@ -13,12 +13,14 @@ import os
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from hcq.errors import CacheWarning, SimFault
+
+NEEDED = ("avx2", "fma", "f16c")  # processor features
 
 _LOCK = threading.RLock()
 
@@ -140,10 +142,24 @@ def _optimise(module: Any) -> None:
     passes.run(module, builder)
 
 
+def check_processor(features: Mapping[str, bool]) -> None:
+    """SimFault unless the host has what translated code cannot do without.
+
+    Without these, LLVM calls functions of a C library that is not linked.
+    """
+    missing = [name for name in NEEDED if not features.get(name)]
+    if missing:
+        raise SimFault(
+            f"this processor lacks {', '.join(missing)}",
+            hint="simulated kernels need an x86-64 processor of 2013 or later (AVX2, FMA, F16C)",
+        )
+
+
 @cache
 def _machine() -> Any:
     import llvmlite.binding as llvm
 
+    check_processor(llvm.get_host_cpu_features())
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm.Target.from_default_triple().create_target_machine(

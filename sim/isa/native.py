@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from sim.isa import state
 from sim.isa.jit import Jit
 from sim.isa.native_address import ACTIONS, WIDTHS, address_functions, move_functions, names
+from sim.isa.native_fast import many_functions
 from sim.isa.native_memory import ATTRIBUTES, CHECK, Core
 from sim.isa.native_run import run_function
 
@@ -37,9 +38,8 @@ def load_library(jit: Jit, width: int) -> Library:
 def library_text(width: int) -> str:
     """The whole module. Its functions carry the width in their names."""
     cores = [Core(width, bits, action).text() for action in ACTIONS for bits in WIDTHS]
-    body = "\n".join(
-        [CHECK, *cores, address_functions(width), move_functions(width), run_function(width)]
-    )
+    moves = [address_functions(width), move_functions(width), many_functions(width)]
+    body = "\n".join([CHECK, *cores, *moves, run_function(width)])
     body = re.sub(r"@(?!llvm\.)(\w+)", rf"@\1_w{width}", body)
     return f"{body}\n{_declarations(width)}\n{ATTRIBUTES}\n"
 

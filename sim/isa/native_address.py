@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sim.isa import state
-from sim.isa.native_fast import FAST_KINDS, fast_row
+from sim.isa.native_fast import FAST_KINDS, fast_row, many_names
 
 KINDS = ("global", "saddr", "lds", "scratch", "flat")
 WIDTHS = (8, 16, 32, 64, 96, 128)
@@ -25,7 +25,8 @@ def names() -> list[str]:
     """Functions kernels call, in the order of the thread record's function table."""
     moves = [f"{k}_{a}_{b}" for k in KINDS for a in ACTIONS for b in WIDTHS]
     scalars = [f"scalar_load_{words}" for words in SCALAR_COUNTS]
-    return [*moves, *(f"{kind}_address" for kind in KINDS), *scalars, "CHECK", "FAULT"]
+    addresses = [f"{kind}_address" for kind in KINDS]
+    return [*moves, *addresses, *scalars, *many_names(), "CHECK", "FAULT"]
 
 
 def address_functions(width: int) -> str:

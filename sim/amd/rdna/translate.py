@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from hcq.errors import SimFault
 from sim.amd.rdna import mode
 from sim.amd.rdna.cfg import Block, Program, exec_codes, mark_full, step_full
+from sim.amd.rdna.emit_batch import batch_at, emit_batch
 from sim.amd.rdna.emit_memory import MemoryEmitter
 from sim.amd.rdna.emit_registers import EmitRegisters, PendingStore
 from sim.amd.rdna.instruction import Instruction
@@ -126,9 +127,13 @@ unknown:
         emitter.line("")
         done = 0
         try:
-            for instruction in block.instructions:
-                self._instruction(instruction, registers, memory)
-                done += 1
+            while done < len(block.instructions):
+                batch = batch_at(block.instructions, done)
+                if batch:
+                    emit_batch(memory, batch)
+                else:
+                    self._instruction(block.instructions[done], registers, memory)
+                done += max(len(batch), 1)
         except SimFault as problem:
             self._fault(block.instructions[done].address, problem)
         else:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hcq.errors import CacheWarning, SimFault
-from sim.isa.jit import Jit, compile_text, default_directory
+from sim.isa.jit import Jit, check_processor, compile_text, default_directory
 
 SEVEN = "define i32 @{name}() {{\n  ret i32 7\n}}\n"
 
@@ -110,3 +110,10 @@ def test_without_xdg_the_cache_is_in_home(monkeypatch):
 def test_text_that_is_no_module_is_refused():
     with pytest.raises(SimFault, match="not valid LLVM IR"):
         compile_text("define nonsense")
+
+
+@pytest.mark.refusal
+def test_a_processor_without_fused_multiply_add_is_refused():
+    with pytest.raises(SimFault, match="this processor lacks fma") as caught:
+        check_processor({"avx2": True, "fma": False, "f16c": True})
+    assert "AVX2" in str(caught.value)
