@@ -32,9 +32,14 @@ class Maker:
     def __init__(self, index=dtypes.int32):
         self.pool = Pool()
         self.index = index
+        self.variables = []
 
     def axis(self, number):
         return Term(self.pool, self.pool.make("axis", self.index, (), number))
+
+    def variable(self, name):
+        self.variables.append(name)
+        return Term(self.pool, self.pool.make("variable", self.index, (), name))
 
     def const(self, value, dtype):
         return Term(self.pool, self.pool.make("const", dtype, (), value))
@@ -57,6 +62,7 @@ class Maker:
                 Store(s[0], s[1].expr, s[2].expr, s[3].expr if len(s) > 3 else None) for s in stores
             ),
             self.index,
+            variables=tuple(self.variables),
             options=tuple(options.items()),
         )
 
@@ -97,7 +103,7 @@ def reduction(kind, rows, depth, *, last=True, dtype=dtypes.float32, **options):
     return m.kernel([(dtype, rows), (dtype, rows * depth)], axes, [(0, i, total)], **options)
 
 
-def run_native(kernel, arrays, level=None, groups=None):
+def run_native(kernel, arrays, level=None, groups=None, variables=()):
     """Run x86-64 code on copies of flat arrays; the arrays afterwards."""
     import llvmlite.binding as llvm
 
@@ -112,8 +118,9 @@ def run_native(kernel, arrays, level=None, groups=None):
     entry = kind(engine.get_function_address(code.entry))
     found = [np.array(a) for a in arrays]
     pointers = (ctypes.c_void_p * len(found))(*(a.ctypes.data for a in found))
+    scalars = (ctypes.c_int64 * max(len(variables), 1))(*variables)
     for begin, end in groups or [(0, code.grid[0])]:
-        entry(pointers, None, begin, end)
+        entry(pointers, scalars, begin, end)
     return found
 
 

@@ -50,13 +50,13 @@ def gpu(simulated, tmp_path, monkeypatch):
     """run(kernel, arrays): the arrays after a launch on a simulated gfx1100."""
     monkeypatch.setenv("CACHEDB", str(tmp_path / "cache.db"))
 
-    def run(kernel, arrays):
+    def run(kernel, arrays, **variables):
         buffers = []
         for argument, array in zip(kernel.arguments, arrays, strict=True):
             buffer = Buffer("AMD", argument.count, argument.dtype).ensure_allocated()
             buffer.copy_in(np.ascontiguousarray(array).tobytes())
             buffers.append(buffer)
-        run_linear([ProgramCall(kernel, tuple(buffers), "AMD")])
+        run_linear([ProgramCall(kernel, tuple(buffers), "AMD", variables=variables)])
         return [
             np.frombuffer(b.copy_out(), a.dtype.numpy)
             for b, a in zip(buffers, kernel.arguments, strict=True)
@@ -218,6 +218,27 @@ def test_three_loops_two_reduce_loops_and_an_epilogue(gpu):
     )
     arrays = [floats(a.count) for a in kernel.arguments]
     assert np.allclose(gpu(kernel, arrays)[0], run_oracle(kernel, arrays)[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("index", [dtypes.int32, dtypes.int64], ids=lambda t: t.name)
+def test_a_variable_and_its_index_type(gpu, index):
+    m = Maker(index)
+    i, j = m.axis(0), m.axis(1)
+    kernel = m.kernel([(index, 35 * 70)], [35, 70], [(0, i * 70 + j, i * j + m.variable("n"))])
+    out, *_ = gpu(kernel, [np.zeros(35 * 70, index.numpy)], n=-7)
+    assert np.array_equal(out.reshape(35, 70), np.outer(np.arange(35), np.arange(70)) - 7)
+
+
+def test_a_value_beside_an_update_is_from_before_too(gpu):
+    count = 1031
+    m = Maker()
+    i = m.axis(0)
+    a = m.load(0, dtypes.float32, i)
+    kernel = m.kernel([(dtypes.float32, count)] * 2, [count], [(0, i, a * 2.0), (1, i, a + 1.0)])
+    x = floats(count)
+    first, second = gpu(kernel, [x, np.zeros_like(x)])
+    assert np.array_equal(first, x * 2)
+    assert np.array_equal(second, x + 1)
 
 
 @pytest.mark.row("TEN-10")
