@@ -159,7 +159,8 @@ class Tensor(Random, Conversion, metaclass=_TrainingMode):
 
     def data(self) -> memoryview:
         """The elements as bytes in row-major order."""
-        x = self if self.node.realized is not None else self.of(graph.contiguous(self.node))
+        # A view's memory is its storage's, in another order; anything else is computed in place.
+        x = self.of(graph.contiguous(self.node)) if _is_view(self.node) else self
         x.realize()
         storage = x.node.realized
         if storage is None or not self.numel():
