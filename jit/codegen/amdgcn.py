@@ -99,7 +99,7 @@ class AmdRenderer:
             image=emit_object(TRIPLE, self.arch, text),
             entry=kernel.name,
             arguments=code_arguments(kernel),
-            grid=(prod(s.tiles if s.size else 0 for s in loops), 1, 1),
+            grid=(max(prod(s.tiles if s.size else 0 for s in loops), 1), 1, 1),
             block=(plan.threads, 1, 1),
             key=kernel.key,
             facts={"name": kernel.name},

@@ -1,0 +1,135 @@
+"""Plans: what is split how, and what a plan may never do."""
+
+import pytest
+from kernel_maker import Maker, elementwise, matmul, reduction
+from random_kernels import Draw
+
+from jit.codegen.amdgcn import ARCHES
+from jit.codegen.cpu import LEVELS
+from jit.dtype import dtypes
+from jit.tile import Split, balanced, power_below
+from jit.tile_cpu import make_plan as cpu_plan
+from jit.tile_gpu import make_plan as gpu_plan
+
+V4, GPU = LEVELS["x86-64-v4"], ARCHES["gfx1100"]
+
+
+def add(count, dtype=dtypes.float32):
+    return elementwise("add", dtype, dtype, count, 2)
+
+
+def splits(plan):
+    return [(s.unroll, s.threads, s.lanes) for s in plan.splits]
+
+
+def test_a_split_covers_its_axis_and_overlaps_at_the_end():
+    split = Split(size=100, unroll=2, threads=4, lanes=2)
+    assert (split.extent, split.tiles, split.ragged) == (16, 7, True)
+    assert not Split(size=96, unroll=2, threads=4, lanes=2).ragged
+
+
+@pytest.mark.parametrize(
+    ("threads", "run"), [(1, 1), (7, 7), (32, 32), (256, 32), (48, 48), (64, 32)]
+)
+def test_a_run_is_at_most_a_wave(threads, run):
+    assert Split(size=1000, threads=threads).run == run
+
+
+@pytest.mark.parametrize(("size", "most", "extent"), [(10, 16, 10), (17, 16, 9), (5, 2, 2)])
+def test_balanced_extents(size, most, extent):
+    assert balanced(size, most) == extent
+
+
+def test_power_below():
+    assert [power_below(n) for n in (1, 2, 3, 31, 32)] == [1, 2, 2, 16, 32]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "lanes"), [(dtypes.float64, 8), (dtypes.float32, 16), (dtypes.uint8, 64)]
+)
+def test_cpu_lanes_fill_a_register(dtype, lanes):
+    plan = cpu_plan(add(10000, dtype), V4)
+    assert plan.splits[0].lanes == lanes
+
+
+def test_math_functions_get_the_lanes_of_float64():
+    kernel = elementwise("sin", dtypes.float32, dtypes.float32, 10000)
+    assert cpu_plan(kernel, V4).splits[0].lanes == 8
+
+
+def test_cpu_lanes_lie_where_memory_is_contiguous():
+    rows, columns = reduction("sum", 200, 300), reduction("sum", 200, 300, last=False)
+    assert cpu_plan(rows, V4).vector == 1
+    assert cpu_plan(columns, V4).vector == 0
+
+
+def test_a_cpu_product_keeps_a_tile_of_vectors():
+    plan = cpu_plan(matmul(512, 512, 512), V4)
+    assert splits(plan) == [(8, 1, 1), (2, 1, 16), (1, 1, 1)]
+
+
+def test_a_long_cpu_sum_has_several_accumulators():
+    plan = cpu_plan(reduction("sum", 3, 10000), V4)
+    assert (plan.accumulators, splits(plan)) == (4, [(1, 1, 1), (4, 1, 16)])
+
+
+def test_a_cpu_group_is_worth_a_thread():
+    plan = cpu_plan(add(1 << 20), V4)
+    assert plan.chunk * plan.splits[0].extent == 16384
+
+
+def test_a_gpu_product_keeps_rows_in_registers_and_columns_in_lanes():
+    plan = gpu_plan(matmul(512, 512, 512), GPU)
+    assert splits(plan) == [(16, 1, 1), (4, 32, 1), (4, 1, 1)]
+
+
+def test_a_small_gpu_product_keeps_enough_tiles():
+    plan = gpu_plan(matmul(64, 64, 64), GPU)
+    assert plan.splits[0].tiles * plan.splits[1].tiles >= GPU.least_tiles
+
+
+def test_few_outputs_share_a_reduction_among_threads():
+    plan = gpu_plan(reduction("sum", 3, 100000), GPU)
+    assert (plan.inner, plan.splits[1].threads) == (1, 256)
+
+
+def test_many_rows_take_a_wave_each():
+    plan = gpu_plan(reduction("sum", 2000, 512), GPU)
+    assert plan.splits[1].threads == 32
+
+
+def test_short_rows_take_a_thread_each():
+    plan = gpu_plan(reduction("sum", 2000, 16), GPU)
+    assert splits(plan)[0] == (1, 32, 1)
+
+
+def test_lanes_that_differ_are_loaded_once_for_all_channels():
+    # A convolution: what a lane loads does not depend on the output channel, axis 1.
+    m = Maker()
+    b, o, x, c, k = (m.axis(a) for a in range(5))
+    data = m.load(1, dtypes.float32, (b * 8 + c) * 66 + x + k)
+    value = m.reduce("sum", data * m.load(2, dtypes.float32, (o * 8 + c) * 3 + k))
+    kernel = m.kernel(
+        [(dtypes.float32, n) for n in (64 * 16 * 64, 64 * 8 * 66, 16 * 8 * 3)],
+        [64, 16, 64, -8, -3],
+        [(0, (b * 16 + o) * 64 + x, value)],
+    )
+    plan = gpu_plan(kernel, GPU)
+    assert plan.splits[1].unroll == 16
+    assert plan.splits[0].unroll == 1
+
+
+@pytest.mark.parametrize("planner", [(cpu_plan, V4), (gpu_plan, GPU)], ids=["cpu", "gpu"])
+def test_noopt_splits_nothing_but_lanes_of_a_wave(planner):
+    plan, machine = planner
+    found = plan(matmul(128, 128, 128, NOOPT=1), machine)
+    assert [(s.unroll, s.lanes) for s in found.splits] == [(1, 1)] * 3
+    assert found.splits[2].threads == 1
+
+
+@pytest.mark.parametrize("seed", range(200, 260))
+def test_no_extent_is_larger_than_its_axis(seed):
+    kernel = Draw(seed).kernel
+    for plan in (cpu_plan(kernel, V4), gpu_plan(kernel, GPU)):
+        assert all(s.extent <= s.size for s in plan.splits)
+        assert plan.threads <= GPU.most_threads
