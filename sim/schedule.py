@@ -25,7 +25,8 @@ LOCK_YIELD_SECONDS = 0.0001
 SLEEPS_STALLED, SLEEPS_IDLE = 1, 1000
 
 # Virtual nanoseconds that a fruitless look of the program costs: doubled each time in a row.
-FIRST_IDLE_STEP, LAST_IDLE_STEP = 1_000, 100_000_000
+FIRST_IDLE_STEP, LAST_IDLE_STEP = 1_000, 250_000_000
+CALL_NANOSECONDS = 1_000
 MOST_STEPS = 8
 
 
@@ -64,7 +65,7 @@ class FreeRunning:
             except RuntimeError:
                 return  # another thread was quicker
 
-    def relax(self) -> None:
+    def relax(self, within: int | None = None) -> None:
         """The program waits: give the core away until something happened, for a moment at most."""
         for watch in self._watches.values():
             if watch.is_waiting:
@@ -128,18 +129,23 @@ class Seeded:
     def notify(self) -> None:
         """Nobody waits elsewhere."""
 
-    def relax(self) -> None:
-        """Run some packets; when there is nothing to do, let time pass, ever faster."""
+    def relax(self, within: int | None = None) -> None:
+        """Run some packets; when there is nothing to do, let time pass, ever faster.
+
+        `within`: nanoseconds after which the caller wants to look again at the latest.
+        """
         if self._run(self._random.randint(1, MOST_STEPS)):
             self._idle_step = FIRST_IDLE_STEP
             return
-        self._clock.advance(self._idle_step)
+        step = self._idle_step if within is None else min(self._idle_step, within)
+        self._clock.advance(step)
         for gpu in self._gpus:
             gpu.look_for_hangs()
         self._idle_step = min(self._idle_step * 2, LAST_IDLE_STEP)
 
     def before_call(self) -> None:
-        """The device may have got somewhere since the last call."""
+        """The device may have got somewhere since the last call, and a call takes time."""
+        self._clock.advance(CALL_NANOSECONDS)
         self._run(self._random.randint(0, 2))
 
     def stop(self) -> None:

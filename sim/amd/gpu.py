@@ -158,7 +158,7 @@ class Gpu:
         self.running = queue
         try:
             with self.memory.in_use():
-                self._run(Dispatch(**vars(launch)), patience)
+                self._run(Dispatch(**vars(launch), started=self.ticks()), patience)
         except WaveFault as fault:
             return self._wave_fault(queue, launch, fault, patience)
         finally:

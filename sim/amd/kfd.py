@@ -30,6 +30,7 @@ from sim.schedule import Scheduler
 _ffi = FFI()
 LDS_BASE, SCRATCH_BASE, APERTURE_SIZE = 1 << 48, 2 << 48, 1 << 32
 CLOCK_HZ = 1_000_000_000
+POLL_NANOSECONDS = 500_000  # virtual, at most
 WAIT_SLICE_SECONDS = 0.02
 PREEMPT_SECONDS = 5.0
 APERTURE_ENTRY = 56
@@ -439,18 +440,22 @@ def _wait(state: Kfd, waiters: list[Waiter], wait_for_all: bool, milliseconds: i
     limit = None
     if milliseconds != kfd.WAIT_FOREVER:
         limit = clock.nanoseconds() + milliseconds * 1_000_000
+    if state.board.seeded and not milliseconds:
+        # A poll takes time as well, or a program that only polls would never see a limit pass.
+        state.scheduler.relax(POLL_NANOSECONDS)
     while not events.is_over(waiters, wait_for_all):
-        left = None if limit is None else (limit - clock.nanoseconds()) / 1e9
+        left = None if limit is None else limit - clock.nanoseconds()
         if left is not None and left <= 0:
             return False
         if state.board.seeded:
+            # May overshoot, as a kernel's timers do: many short waits must not cost real time.
             state.scheduler.relax()
             continue
         with events.changed:
             if not events.is_over(waiters, wait_for_all):
                 # In slices, so that a signal handler of the program gets its turn.
-                slice_ = WAIT_SLICE_SECONDS if left is None else min(left, WAIT_SLICE_SECONDS)
-                events.changed.wait(slice_)
+                seconds = WAIT_SLICE_SECONDS if left is None else left / 1e9
+                events.changed.wait(min(seconds, WAIT_SLICE_SECONDS))
     return True
 
 
