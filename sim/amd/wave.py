@@ -27,6 +27,7 @@ from sim.amd.rdna.launch import (
     LaunchRecord,
     ThreadRecord,
     scratch_bytes,
+    scratch_threads,
     starting_lanes,
     vector_registers,
 )  # fmt: skip
@@ -51,7 +52,8 @@ class Dispatch:
     """One grid launch, as the packet processor hands it over.
 
     code is the address of the first instruction; rsrc1-3 the program resource registers;
-    user_data all 16 words; groups and threads per dimension; wave_size 32 or 64.
+    user_data all 16 words; groups and threads per dimension; wave_size 32 or 64; started is the
+    tick of the 100 MHz counter.
     """
 
     code: int
@@ -64,6 +66,7 @@ class Dispatch:
     wave_size: int
     scratch_base: int = 0
     tmpring_size: int = 0
+    started: int = 0
 
 
 class WaveFault(Exception):
@@ -180,6 +183,8 @@ class Executor:
             for index in range(x * y * z):
                 group = (index % x, index // x % y, index // (x * y))
                 waves = interpret.start_group(dispatch, group, scratch)
+                for wave in waves:
+                    wave.started = dispatch.started
                 self.counters["waves"] += len(waves)
                 self.counters["instructions"] += interpret.run_group(self.memory, waves, stop)
         except PageFault as fault:
@@ -215,7 +220,8 @@ class _Run:
         """Run to the end; WaveFault."""
         self._check_registers()
         self._translate()
-        records = self._executor.records()
+        every = self._executor.records()
+        records = every[: scratch_threads(self._dispatch, self._lanes.count, len(every))]
         helpers: list[Future[None]] = []
         used = [records[0]]
         self._prepare(records[0])

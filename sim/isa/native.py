@@ -12,9 +12,20 @@ from dataclasses import dataclass
 from sim.isa import state
 from sim.isa.jit import Jit
 from sim.isa.native_address import ACTIONS, WIDTHS, address_functions, move_functions, names
+from sim.isa.native_check import CHECK
 from sim.isa.native_fast import many_functions
-from sim.isa.native_memory import ATTRIBUTES, CHECK, Core
+from sim.isa.native_memory import Core
 from sim.isa.native_run import run_function
+
+ATTRIBUTES = (
+    'attributes #0 = { nounwind noinline "min-legal-vector-width"="512" '
+    '"prefer-vector-width"="512" }\n'
+    'attributes #1 = { nounwind alwaysinline "min-legal-vector-width"="512" '
+    '"prefer-vector-width"="512" }\n'
+    # Kernels spill whole vectors, which must not straddle cache lines.
+    'attributes #2 = { nounwind noinline alignstack=64 "min-legal-vector-width"="512" '
+    '"prefer-vector-width"="512" }'
+)
 
 FUNCTION_AT = {name: state.FUNCTIONS + 8 * index for index, name in enumerate(names())}
 

@@ -54,6 +54,8 @@ class Shape(Protocol):
     def scratch_base(self) -> int: ...
     @property
     def tmpring_size(self) -> int: ...
+    @property
+    def started(self) -> int: ...
 
 
 def vector_registers(shape: Shape) -> int:
@@ -145,6 +147,16 @@ class LaunchRecord(Record):
         )  # fmt: skip
 
 
+def scratch_threads(shape: Shape, waves: int, most: int) -> int:
+    """How many host threads may run work-groups of `waves` waves at once.
+
+    Each needs a slot of the scratch ring per wave. The ring counts its waves per shader engine,
+    so this is on the safe side.
+    """
+    ring = TMPRING_SIZE.unpack(shape.tmpring_size)
+    return max(1, min(most, ring["waves"] // waves)) if ring["wavesize"] else most
+
+
 @cache
 def scalar_places(rsrc2: int) -> tuple[int, tuple[int, ...]]:
     """How many user words there are, and the scalar registers of the work-group ids."""
@@ -181,6 +193,7 @@ class ThreadRecord(Record):
         self.set(state.TABLE, table)
         self.set(state.LDS_SIZE, lds_bytes(shape.rsrc2))
         self.set(state.CODE, shape.code)
+        self.set(state.STARTED, shape.started)
         self.set(state.SCRATCH, shape.scratch_base + self.number * waves * launch.scratch_size)
         for field in (state.INSTRUCTIONS, state.WAVE_COUNT, state.FAULT, state.ACTIVE):
             self.set(field, 0)

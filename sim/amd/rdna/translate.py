@@ -23,8 +23,7 @@ from sim.amd.rdna.semantics import NO_EFFECT
 from sim.isa import state
 from sim.isa.emitter import Emitter
 from sim.isa.llvm_value import LlvmValue
-from sim.isa.native import FUNCTION_AT
-from sim.isa.native_memory import ATTRIBUTES
+from sim.isa.native import ATTRIBUTES, FUNCTION_AT
 from sim.isa.value import U32, Value
 
 LEAST_MASKED = 4  # vector results that make a second version of a block worth its translation

@@ -358,6 +358,16 @@ def test_scratch_is_private_to_each_item(gpu):
     assert found[:64].tolist() == [item % 4 * 256 + item for item in range(64)]
 
 
+def test_threads_share_a_small_scratch_ring(native):
+    # Two slots: one work-group of two waves at a time. Beyond the slots lies no memory.
+    scratch, _ = native.allocate(2 * 4096)
+    native.run(
+        PRIVATE_ARRAY, groups=(4000, 1, 1), threads=(64, 1, 1), scratch_base=scratch,
+        tmpring_size=16 << 12 | 2,
+    )  # fmt: skip
+    assert native.words[:64].tolist() == [item % 4 * 256 + item for item in range(64)]
+
+
 def test_lds_that_was_not_allocated_reads_zero(gpu):
     gpu.words[:] = 5
     assert gpu.run(LDS_BEYOND)[:32].tolist() == [0] * 32
