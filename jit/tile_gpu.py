@@ -61,8 +61,8 @@ def _elementwise(kernel: Kernel, machine: Machine, plan: Plan) -> Plan:
     if not loops:
         return plan
     outputs = prod(kernel.axes[a].size for a in loops)
-    enough = outputs >= machine.least_tiles * machine.most_threads
-    plan = _lane_threads(plan, loops, machine.most_threads if enough else machine.wave)
+    # One wave per group: groups of several only pay where they share something.
+    plan = _lane_threads(plan, loops, machine.wave)
     last = plan.splits[loops[-1]]
     work = sum(weight(e) for e in expressions(kernel))
     unroll = 8 if work < 8 else 4 if work < 16 else 2 if work < 64 else 1

@@ -102,8 +102,8 @@ def test_work_items_of_a_wave_touch_neighbours():
         .render(elementwise("add", dtypes.float32, dtypes.float32, 1 << 20, 2))
         .finish()
     )
-    assert code.block == (256, 1, 1)
-    assert code.grid == (512, 1, 1)
+    assert code.block == (32, 1, 1)
+    assert code.grid == (4096, 1, 1)
 
 
 def test_a_small_kernel_is_one_work_group_without_idle_lanes():
