@@ -20,6 +20,7 @@ from typing import Any
 
 from hcq.errors import CacheWarning, SimFault
 
+FOLDER_LIMIT = 100  # objects in one of the cache's 256 folders
 NEEDED = ("avx2", "fma", "f16c")  # processor features
 
 _LOCK = threading.RLock()
@@ -86,6 +87,15 @@ def default_directory() -> Path:
     """$XDG_CACHE_HOME/hcq/sim, or ~/.cache/hcq/sim."""
     root = os.environ.get("XDG_CACHE_HOME")
     return (Path(root) if root else Path.home() / ".cache") / "hcq" / "sim"
+
+
+def trim(folder: Path, most: int = FOLDER_LIMIT) -> None:
+    """Remove the oldest half of a folder's objects once there are more than `most`."""
+    objects = list(folder.glob("*.o"))
+    if len(objects) > most:
+        objects.sort(key=lambda path: path.stat().st_mtime)
+        for path in objects[: len(objects) // 2]:
+            path.unlink(missing_ok=True)
 
 
 def compile_text(text: str) -> bytes:
@@ -195,6 +205,7 @@ def _read(path: Path) -> bytes | None:
 def _write(path: Path, image: bytes) -> None:
     """Put an object in place in one step, so that a reader never sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    trim(path.parent)
     handle, name = tempfile.mkstemp(dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:

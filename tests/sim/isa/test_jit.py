@@ -1,6 +1,7 @@
 """Compiled objects: kept, found again, and never trusted blindly."""
 
 import ctypes
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hcq.errors import CacheWarning, SimFault
-from sim.isa.jit import Jit, check_processor, compile_text, default_directory
+from sim.isa.jit import Jit, check_processor, compile_text, default_directory, trim
 
 SEVEN = "define i32 @{name}() {{\n  ret i32 7\n}}\n"
 
@@ -86,6 +87,21 @@ def test_the_warning_comes_once(tmp_path, recwarn):
     recwarn.clear()
     load(jit, "jit_once_more")
     assert not recwarn.list
+
+
+def test_the_oldest_objects_of_a_full_folder_go(tmp_path):
+    for age in range(10):
+        path = tmp_path / f"{age}.o"
+        path.touch()
+        os.utime(path, (1000 - age, 1000 - age))
+    trim(tmp_path, most=9)
+    assert sorted(path.name for path in objects(tmp_path)) == ["0.o", "1.o", "2.o", "3.o", "4.o"]
+
+
+def test_a_folder_that_is_not_full_stays_as_it_is(tmp_path):
+    (tmp_path / "1.o").touch()
+    trim(tmp_path, most=1)
+    assert len(objects(tmp_path)) == 1
 
 
 def test_a_function_is_loaded_once_per_process(tmp_path):
