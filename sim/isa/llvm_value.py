@@ -99,7 +99,7 @@ class LlvmValue(Value):
         if folded is not None:
             return folded
         result = a._emit(a.type, f"{name} {a.kind} {a.text}, {b.text}")
-        result.halves = by_halves(name, self, _own(other))
+        result.halves = by_halves(name, self, own(other))
         return result
 
     def compare(self, operation: str, other: Value) -> LlvmValue:
@@ -147,7 +147,7 @@ class LlvmValue(Value):
     def select(self, yes: Value, no: Value) -> LlvmValue:
         if self.type != BOOL:
             raise TypeError(f"a mask of type {self.type}")
-        a, b = _own(yes), _own(no)
+        a, b = own(yes), own(no)
         if self.lanes or a.lanes or b.lanes:
             a, b = a.spread(), b.spread()
         return a._emit(
@@ -155,7 +155,7 @@ class LlvmValue(Value):
         )
 
     def multiply_add(self, factor: Value, addend: Value) -> LlvmValue:
-        a, b, c = self, _own(factor), _own(addend)
+        a, b, c = self, own(factor), own(addend)
         if a.lanes or b.lanes or c.lanes:
             a, b, c = a.spread(), b.spread(), c.spread()
         if self.type == F16:
@@ -183,12 +183,12 @@ class LlvmValue(Value):
             return source.bits(self.type.unsigned).take(index).bits(self.type)
         if self.type.bits < 32:
             return source.to(U32).take(index).to(self.type)
-        return source._gather(_own(index))
+        return source._gather(own(index))
 
     def lane(self, index: Value | int) -> LlvmValue:
         source = self.spread()
         if isinstance(index, Value):
-            place = _own(index).binary("and", index.constant(index.type, self.width - 1))
+            place = own(index).binary("and", index.constant(index.type, self.width - 1))
             at = f"{place.kind} {place.text}"
         else:
             at = f"i32 {index % self.width}"
@@ -243,7 +243,7 @@ class LlvmValue(Value):
         )
 
     def _together(self, other: Value) -> tuple[LlvmValue, LlvmValue]:
-        b = _own(other)
+        b = own(other)
         if self.lanes == b.lanes:
             return self, b
         return self.spread(), b.spread()
@@ -275,7 +275,7 @@ class LlvmValue(Value):
         outward = back.absolute() > self.absolute()
         inward = outward.select(raw - 1, raw)
         inexact = self._emit(BOOL, f"fcmp one {self.kind} {self.text}, {back.text}")
-        return _own(inexact.select(inward | 1, raw)).bits(F32)
+        return own(inexact.select(inward | 1, raw)).bits(F32)
 
     def _float_binary(self, name: str, other: LlvmValue) -> LlvmValue:
         a, b = self._widened(), other._widened()
@@ -317,7 +317,7 @@ class LlvmValue(Value):
         element = llvm_type(self.type, 0)
         slot = emitter.slot(kind)
         emitter.line(f"store {kind} {self.text}, ptr {slot}, align 64")
-        place = _own(index.spread() & (self.width - 1))
+        place = own(index.spread() & (self.width - 1))
         vector = f"<{self.width} x ptr>"
         where = emitter.effect(f"getelementptr {element}, ptr {slot}, {place.kind} {place.text}")
         name = f"llvm.masked.gather.v{self.width}{element}.v{self.width}p0"
@@ -406,7 +406,8 @@ def constant_text(target: Type, number: float) -> str:
     return float_text(target.bits, int.from_bytes(raw, "little"))
 
 
-def _own(value: Any) -> LlvmValue:
+def own(value: Any) -> LlvmValue:
+    """The value as one of this engine; TypeError for another engine's."""
     if not isinstance(value, LlvmValue):
         raise TypeError("values of two engines are mixed")
     return value

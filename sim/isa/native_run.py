@@ -17,6 +17,8 @@ BUDGET = 1000  # backward branches in one turn of a wave
 def run_function(width: int) -> str:
     """The function `run`, for waves of `width` lanes."""
     text = (_HEAD + _GROUP + _PASS).replace("$W", str(width))
+    text = text.replace("$RANGE_BYTES", str(16 * state.RANGE_COUNT))
+    text = text.replace("$RANGES", str(state.RANGES))
     return text.replace("$ALL", str((1 << width) - 1))
 
 
@@ -44,16 +46,11 @@ entry:{_field("l", "%t", state.LAUNCH, "ptr")}{_field("count", "%l", state.GROUP
   %faultp = getelementptr i8, ptr %t, i64 {state.FAULT}
   %wavep = getelementptr i8, ptr %t, i64 {state.WAVE}
   %satp = getelementptr i8, ptr %t, i64 {state.SCRATCH_AT}
+  %seenp = getelementptr i8, ptr %t, i64 {state.SEEN_TABLE}
+  %tablep = getelementptr i8, ptr %t, i64 {state.TABLE}
+  %cell = load ptr, ptr %tablep
   %wcp = getelementptr i8, ptr %t, i64 {state.WAVE_COUNT}
-  br label %forget
-forget:                                   ; ranges of an earlier run may be stale
-  %fi = phi i64 [ 0, %entry ], [ %fi1, %forget ]
-  %fo = add i64 %fi, {state.RANGES}
-  %fptr = getelementptr i8, ptr %t, i64 %fo
-  store <8 x i64> zeroinitializer, ptr %fptr, align 64
-  %fi1 = add i64 %fi, 64
-  %fmore = icmp ult i64 %fi1, {16 * state.RANGE_COUNT}
-  br i1 %fmore, label %forget, label %begin
+  br label %begin
 begin:
   %isactive = icmp ne i64 %active, 0
   br i1 %isactive, label %pass, label %take
@@ -135,6 +132,22 @@ turn:
   %canrun = icmp eq i32 %st, {state.RUN}
   br i1 %canrun, label %go, label %turned
 go:
+  %table = load volatile i64, ptr %cell
+  %seen = load i64, ptr %seenp
+  %same = icmp eq i64 %table, %seen
+  br i1 %same, label %call, label %forget
+forget:                                   ; the page table changed: remembered ranges may be stale
+  %fi = phi i64 [ 0, %go ], [ %fi1, %forget ]
+  %fo = add i64 %fi, $RANGES
+  %fptr = getelementptr i8, ptr %t, i64 %fo
+  store <8 x i64> zeroinitializer, ptr %fptr, align 64
+  %fi1 = add i64 %fi, 64
+  %fmore = icmp ult i64 %fi1, $RANGE_BYTES
+  br i1 %fmore, label %forget, label %forgot
+forgot:
+  store i64 %table, ptr %seenp
+  br label %call
+call:
   store ptr %jw, ptr %wavep
   %so = mul i64 %j, %ssize
   %sa = add i64 %scratch, %so

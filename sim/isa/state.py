@@ -47,6 +47,7 @@ SHARED_APERTURE = 136  # high 32 bits of LDS addresses in flat instructions
 PRIVATE_APERTURE = 144  # high 32 bits of scratch addresses in flat instructions
 CODE = 152  # address of the kernel's entry
 STARTED = 160  # u64, tick of the 100 MHz counter when the launch began
+SEEN_TABLE = 160  # address of the range table that the ranges below were found in
 FUNCTIONS = 192  # 96 function addresses
 RANGES = 960  # 64 x {u64 start, u64 end}: last range each access site used
 ADDRESSES = 1984  # up to 64 u64: lane addresses of the access being made

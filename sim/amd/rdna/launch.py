@@ -195,7 +195,8 @@ class ThreadRecord(Record):
         self.set(state.CODE, shape.code)
         self.set(state.STARTED, shape.started)
         self.set(state.SCRATCH, shape.scratch_base + self.number * waves * launch.scratch_size)
-        for field in (state.INSTRUCTIONS, state.WAVE_COUNT, state.FAULT, state.ACTIVE):
+        cleared = state.INSTRUCTIONS, state.WAVE_COUNT, state.FAULT, state.ACTIVE, state.SEEN_TABLE
+        for field in cleared:
             self.set(field, 0)
         if self._table is not library.table:
             self._table = library.table

@@ -468,6 +468,22 @@ def test_an_unmapped_buffer_faults_at_the_next_dispatch(native):
 
 
 @pytest.mark.refusal
+def test_a_buffer_unmapped_while_a_kernel_reads_it_is_a_fault(native):
+    rounds = []
+
+    def unmap_once():
+        rounds.append(None)
+        if len(rounds) == 2:
+            native.memory.unmap(native.data, 4096)
+        return False
+
+    entry = native.load(SPIN)  # one wave alone: it waits for ever
+    with pytest.raises(WaveFault) as caught:
+        native.run(entry, stop=unmap_once)
+    assert (caught.value.kind, caught.value.address) == ("memory", native.data + 512)
+
+
+@pytest.mark.refusal
 def test_code_must_be_executable(gpu):
     address, _ = gpu.allocate(4096)
     fault = fault_of(gpu, address)
