@@ -168,6 +168,8 @@ class RangeAllocator:
 class _Segment:
     open: set[int] = field(default_factory=set)  # handed out, not yet submitted
     value: int = 0  # timeline value after which it is free again
+    lap: int = 0  # how often it was entered again
+    pins: int = 0  # owners that may use their blocks at any time
 
 
 class BumpAllocator:
@@ -209,13 +211,35 @@ class BumpAllocator:
             self._segments[self._current].open.add(address)
         return address
 
-    def commit(self, address: int, value: int) -> None:
-        """The block at `address` is in use until the timeline passes `value`."""
-        if not self.start <= address < self.start + self.size:
-            return
-        segment = self._segments[(address - self.start) // self._length]
+    def commit(self, address: int, value: int, lap: int | None = None) -> int:
+        """The block at `address` is in use until the timeline passes `value`.
+
+        Returns the lap to give when the same block is committed again; QueueError when its
+        bytes have been handed to someone else since.
+        """
+        segment = self._segment(address)
+        if segment is None:
+            return 0
+        if lap is not None and lap != segment.lap:
+            raise QueueError(
+                "the arguments of this queue's launches have been overwritten since",
+                facts={"address": hex(address), "ring": self.size},
+                hint="bind a queue that is submitted again, or build it anew",
+            )
         segment.open.discard(address)
-        segment.value = max(segment.value, value)
+        if value > segment.value:
+            segment.value = value
+        return segment.lap
+
+    def pin(self, address: int, count: int = 1) -> None:
+        """Keep a block's bytes until as many `count=-1` calls have come."""
+        segment = self._segment(address)
+        if segment is not None:
+            segment.pins += count
+
+    def _segment(self, address: int) -> _Segment | None:
+        index = (address - self.start) // self._length
+        return self._segments[index] if 0 <= index < len(self._segments) else None
 
     def _aligned(self, alignment: int) -> int:
         base = self.start + self._current * self._length
@@ -226,18 +250,19 @@ class BumpAllocator:
             raise OutOfMemory(
                 "range is full", facts={"asked": size, "left": self._length - self._offset}
             )
-        # A segment with blocks that nobody submitted yet is left out, not waited for.
+        # A segment with pinned blocks, or some that nobody submitted yet, is left out.
         for step in range(1, len(self._segments) + 1):
             index = (self._current + step) % len(self._segments)
             segment = self._segments[index]
-            if not segment.open:
+            if not segment.open and not segment.pins:
                 self._wait(segment.value)
+                segment.lap += 1
                 self._current, self._offset = index, 0
                 return
         raise QueueError(
-            "every part of the ring holds blocks that were never submitted",
+            "every part of the ring holds blocks of bound queues, or some never submitted",
             facts={"size": self.size, "asked": size},
-            hint="submit the queues that were built, or build fewer at once",
+            hint="submit the queues that were built, unbind some, or build fewer at once",
         )
 
 

@@ -215,6 +215,8 @@ class Builder:
         self.starts: list[int] = []  # index of each packet's first word
         self.kernels: list[str] = []
         self.blocks: list[int] = []  # argument blocks its launches read
+        self.laps: list[int] = []  # how often the ring had gone round when they were submitted
+        self.cells: list[int] = []  # addresses its signals write
         self.bound: Any = None
         self._thread = threading.get_ident()
 

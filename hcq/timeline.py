@@ -4,6 +4,7 @@ A cell holds a 64-bit value and a 64-bit time. Engines compare 32 bits, so the
 timeline keeps payloads below 2**32: it turns to its other cell before they would wrap.
 """
 
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -48,18 +49,25 @@ class SignalPool:
         self._grow = grow
         self._free: list[tuple[int, Region]] = []
         self._taken: dict[int, Region] = {}
+        self._lock = threading.Lock()  # threads and devices share the pool
 
     def take(self) -> Signal:
         """A cell that reads zero."""
-        if not self._free:
-            address, page = self._grow()
-            self._free = [
-                (address + at, page.window(at, SIGNAL_SIZE))
-                for at in reversed(range(0, page.size, SIGNAL_SIZE))
-            ]
-        address, region = self._free.pop()
-        self._taken[address] = region
+        with self._lock:
+            if not self._free:
+                address, page = self._grow()
+                self._free = [
+                    (address + at, page.window(at, SIGNAL_SIZE))
+                    for at in reversed(range(0, page.size, SIGNAL_SIZE))
+                ]
+            address, region = self._free.pop()
+            self._taken[address] = region
         return Signal(address, region)
+
+    def seen(self, address: int) -> int | None:
+        """The value in the cell at an address; None for an address of no cell in use."""
+        region = self._taken.get(address)
+        return None if region is None else region.read64(0)
 
     def give(self, signal: Signal) -> None:
         """Take a cell back; it is reset before anyone gets it again."""

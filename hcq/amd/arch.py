@@ -1,8 +1,9 @@
 """What differs between AMD generations. The only place that does.
 
 Source: Linux amdkfd/kfd_queue.c (save area sizes); LLVM AMDGPU usage guide (register
-granules, local memory); ROCr amd_gpu_agent.cpp (largest copy); Mesa ac_shader_util.c
-(scratch waves counted per engine from gfx11 on).
+granules, local memory), AMDGPUBaseInfo.cpp (registers of a SIMD); ROCr
+amd_gpu_agent.cpp (largest copy); Mesa ac_shader_util.c (scratch waves counted per
+engine from gfx11 on).
 """
 
 from collections.abc import Mapping
@@ -24,6 +25,10 @@ class Arch:
     lds_bytes: int  # most local memory of a work-group
     max_threads: int  # of a work-group
     user_registers: int
+    # The vector register file, in registers of a wave of 32.
+    simds_per_unit: int
+    vgprs_per_simd: int
+    vgpr_granule: int
     # Save area: bytes per compute unit, waves per compute unit, bytes per wave.
     vgpr_bytes: int
     sgpr_bytes: int
@@ -54,6 +59,9 @@ GFX1100 = Arch(
     lds_bytes=0x10000,
     max_threads=1024,
     user_registers=16,
+    simds_per_unit=2,
+    vgprs_per_simd=1536,
+    vgpr_granule=24,
     vgpr_bytes=0x60000,
     sgpr_bytes=0x4000,
     saved_lds_bytes=0x10000,

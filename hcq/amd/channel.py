@@ -47,7 +47,8 @@ class Channel:
         self.ring_bytes = ring_bytes
         self.name = f"{self.kind}0"
         self.put = start  # units, 64-bit, never wraps
-        self.prelude: list[int] = []  # words to run once before what comes next
+        # Words to run once, with the next queue: behind the wait it is put after.
+        self.prelude: list[int] = []
         self.rung = start  # the put that the doorbell was last given
         self.on_publish: Publish | None = None
         self.wait_for_space: Callable[[Callable[[], bool], Channel], None] | None = None
@@ -123,9 +124,10 @@ class Channel:
                 f"queue {queue.name} has slots: submit it as a batch",
                 facts={"slots": sorted({p.formula.slot.name for p in queue.patches})},
             )
-        if queue.bound is None or not queue.words:
-            return queue.words
-        return self.indirect(queue.bound.address, len(queue.words))
+        words = queue.words
+        if queue.bound is not None and words:
+            words = self.indirect(queue.bound.address, len(words))
+        return [*self.prelude, *words] if self.prelude else words
 
     def indirect(self, address: int, count: int) -> list[int]:
         """Words that run `count` words at an address."""
@@ -138,9 +140,6 @@ class Channel:
 
         Where the words signal a timeline's next value, the timeline takes it here.
         """
-        if self.prelude:
-            words = [*self.prelude, *words]
-            self.prelude = []
         if not words:
             return
         self._check_size(len(words))
@@ -161,6 +160,7 @@ class Channel:
             self.on_publish(self, words, before + needed, value)
         # No call between these two: a Ctrl-C must not part the pointer from the timeline.
         self.put = before + needed
+        self.prelude = []
         if timeline is not None:
             timeline.submitted = value
         self.ring_doorbell()

@@ -32,6 +32,11 @@ class Copies:
         """As Work.wait."""
         self._work.wait(value, timeout)
 
+    @property
+    def submitted(self) -> int:
+        """The last timeline value that was submitted."""
+        return self._work.timeline.submitted
+
     def copy_in(self, buffer: Buffer, offset: int, data: Any) -> None:
         """Host bytes into a buffer, after everything submitted so far."""
         view = memoryview(data).cast("B")
@@ -64,10 +69,11 @@ class Copies:
         distance = abs(destination - source)
         if 0 < distance < size and size > distance * BOUNCE_PIECES:
             bounce = self._allocate(size, False)
-            self.submit_copy(bounce.address, source, size)
-            value = self.submit_copy(destination, bounce.address, size)
-            self._free(bounce)
-            return value
+            try:
+                self.submit_copy(bounce.address, source, size)
+                return self.submit_copy(destination, bounce.address, size)
+            finally:
+                self._free(bounce)
         return self.submit_copy(destination, source, size)
 
     def submit_copy(self, destination: int, source: int, size: int) -> int:

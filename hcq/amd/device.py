@@ -242,6 +242,8 @@ class Device:
     ) -> float | None:
         """Run a program once; with `wait`, the seconds it took on the device."""
         queue = self.queue(COMPUTE)
+        # Checked first: a block of arguments is only given back by a submission.
+        program.check_launch(tuple(grid), block)
         arguments = self.arguments(program, values, grid, block)
         if not wait:
             self.submit(queue.launch(program, arguments, tuple(grid), block))
@@ -280,28 +282,30 @@ class Device:
             if queue.kind == COPY:
                 words += [0] * (-len(words) % INDIRECT_PADDING_WORDS)
             size = max(4, len(words) * 4)
-            queue.bound = self.allocate(
-                size, host=True, uncached=True, name=f"words of {queue.name}"
-            )
-            view = queue.bound.view().cast("I")
+            bound = self.allocate(size, host=True, uncached=True, name=f"words of {queue.name}")
+            view = bound.view().cast("I")
             for at, word in enumerate(words):
                 view[at] = word
-            self.loader.scratch.is_pinned = True
+            with self.work.lock:
+                self.loader.pin(queue)
+                self.loader.scratch.is_pinned = True
+                queue.bound = bound
         return queue
 
     def unbind(self, queue: AnyQueue) -> None:
         """Free the memory of a bound queue once its last run is over."""
         if queue.bound is not None:
             self.free(queue.bound)
-            queue.bound = None
+            with self.work.lock:
+                self.loader.pin(queue, -1)
+                queue.bound = None
 
     def submit(self, queue: AnyQueue) -> int:
         """Run a queue after all earlier work of this device; the timeline value it signals."""
         return self.work.submit(queue)
 
     def _before_publish(self, queue: AnyQueue, value: int) -> None:
-        for block in queue.blocks:
-            self.loader.blocks.commit(block, value)
+        self.loader.commit(queue, value)
         if self.memory.visible_vram:
             self.hdp.flush()
 

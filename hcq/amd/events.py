@@ -154,7 +154,7 @@ def _make_page(process: Kfd, gpu_id: int) -> None:
             gpu_id, kfd.EVENT_PAGE_SIZE, EVENT_PAGE_FLAGS, view=False, shared=True
         )
     except IoctlError as error:
-        process.notes.append(error.what)
+        process.note(error)
 
 
 def _quietly(action: Callable[[], None]) -> None:

@@ -1,6 +1,6 @@
 """Kernel events and silence, as sentences."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hcq.amd.events import HardwareException, MemoryFault
@@ -28,6 +28,7 @@ class Submission:
     queue: str
     kernels: tuple[str, ...]
     put: int
+    cells: tuple[int, ...] = ()  # signals its own commands write
 
     def __str__(self) -> str:
         what = ", ".join(self.kernels) or "no kernel"
@@ -57,11 +58,16 @@ class Scene:
         names = list(dict.fromkeys(self.running.kernels))
         return names[0] if len(names) == 1 else f"one of {', '.join(names[:8])}"
 
+    @property
+    def queue(self) -> str:
+        """The queue of the first submission that has not finished."""
+        return self.running.queue if self.running else "none"
+
     def facts(self) -> dict[str, object]:
         """For the error's facts."""
         return {
             "submission": self.running.value if self.running else "none",
-            "queue": self.running.queue if self.running else "none",
+            "queue": self.queue,
             "finished": self.reached,
             "submitted": self.submitted,
             "rings": "; ".join(self.rings),
@@ -130,7 +136,9 @@ def hardware_exception(exception: HardwareException, scene: Scene, detail: str) 
     )
 
 
-def hang(scene: Scene, limit: float, waited: str, detail: str) -> GpuTimeout:
+def hang(
+    scene: Scene, limit: float, waited: str, awaited: Mapping[str, object], detail: str
+) -> GpuTimeout:
     """GpuTimeout telling what was waited for and what stands still."""
     verdict = "nothing was submitted that has not finished"
     if scene.running is not None:
@@ -144,6 +152,7 @@ def hang(scene: Scene, limit: float, waited: str, detail: str) -> GpuTimeout:
             "kernel": scene.kernel,
             "detail": detail or "the driver gave none",
             **scene.facts(),
+            **awaited,
         },
         hint=(
             "a kernel may not end, or a wait is never met; HCQ_TIMEOUT_MS sets the limit; "

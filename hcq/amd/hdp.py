@@ -23,7 +23,7 @@ class HdpFlush:
             self._page = process.allocate(gpu_id, PAGE, FLAGS)
             self._register = self._page.region
         except IoctlError as error:
-            process.notes.append(error.what)
+            process.note(error)
 
     @property
     def works(self) -> bool:

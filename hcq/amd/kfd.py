@@ -103,8 +103,13 @@ class Kfd:
         try:
             return self.call(ioctl, **fields)
         except IoctlError as error:
-            self.notes.append(error.what)
+            self.note(error)
             return None
+
+    def note(self, error: IoctlError) -> None:
+        """Remember what was refused, once."""
+        if error.what not in self.notes:
+            self.notes.append(error.what)
 
     def check_process(self) -> None:
         """DeviceBanned in a forked child."""

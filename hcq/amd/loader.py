@@ -9,7 +9,7 @@ from hcq.amd.defs import descriptor
 from hcq.amd.program import Program
 from hcq.amd.queue import COMPUTE
 from hcq.amd.scratch import ScratchMemory
-from hcq.amd.work import Work
+from hcq.amd.work import AnyQueue, Work
 from hcq.errors import BufferUseError, LaunchError
 from hcq.memory import Buffer, BumpAllocator
 
@@ -41,17 +41,34 @@ class Loader:
         with self._work.lock:
             self.scratch.need(entry, code.descriptor["private_segment_fixed_size"])
             address, chunk = self._code.take(code.size)
-            try:
-                program = Program(
-                    code, self._work.arch, address, lambda: self.scratch.current, self._unload
-                )
-                self._copies.copy_in(chunk, address - chunk.address, program.image)
-            except BaseException:  # Ctrl-C too must not cost code memory
+        try:
+            program = Program(
+                code, self._work.arch, address, lambda: self.scratch.current, self._unload
+            )
+            # Not under the lock: it may wait for the GPU and for other threads' copies.
+            self._copies.copy_in(chunk, address - chunk.address, program.image)
+        except BaseException:  # Ctrl-C too must not cost code memory
+            with self._work.lock:
                 self._code.give(address, self._work.timeline.submitted)
-                raise
-            queue = self._work.queue(COMPUTE).acquire_code()
+            raise
+        queue = self._work.queue(COMPUTE).acquire_code()
+        with self._work.lock:
             self._work.channels[COMPUTE].prelude = list(queue.words)
         return program
+
+    def commit(self, queue: AnyQueue, value: int) -> None:
+        """The argument blocks of a queue are in use until the timeline passes a value."""
+        commit = self.blocks.commit
+        if queue.laps:
+            for block, lap in zip(queue.blocks, queue.laps, strict=False):
+                commit(block, value, lap)
+        queue.laps = [commit(block, value) for block in queue.blocks]
+
+    def pin(self, queue: AnyQueue, count: int = 1) -> None:
+        """Keep the argument blocks of a queue that is bound; with -1 no longer."""
+        self.commit(queue, 0)
+        for block in queue.blocks:
+            self.blocks.pin(block, count)
 
     def _unload(self, program: Program) -> None:
         if program.address and not self._work.is_closed:

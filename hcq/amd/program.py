@@ -16,10 +16,9 @@ from hcq.amd.defs import registers
 from hcq.bits import Layout, align, hi32, lo32
 from hcq.elf import SHF_EXECINSTR, bad
 from hcq.errors import LaunchError
-from hcq.queue import Grid
 
 MAX_GRID = (1 << 31) - 1
-DISPATCH_THREADS_LIMIT = 1 << 32  # work-items of one axis
+MAX_THREADS = (1 << 32) - 1  # work-items of one axis
 
 
 @dataclass(frozen=True)
@@ -68,6 +67,7 @@ class Program:
         self._scratch = scratch
         self._free = free
         self._templates: dict[tuple[Any, ...], LaunchTemplate] = {}
+        self._limits: dict[tuple[int, ...], list[int]] = {}  # largest grids by block
         self.image = code.image(address)
         # The offset is there only once it was relocated.
         at = code.descriptor_at + defs.ENTRY_OFFSET_AT
@@ -119,26 +119,49 @@ class Program:
         """Give the code's memory back once the GPU is done with it; idempotent."""
         self._free(self)
 
-    def check_launch(self, grid: Grid, block: Sequence[int]) -> None:
+    @property
+    def registers(self) -> int:
+        """Vector registers of a work-item."""
+        granule = defs.REGISTER_GRANULES[self.wave_size]
+        return (registers.RSRC1.unpack(self._rsrc1())["vgprs"] + 1) * granule
+
+    @property
+    def register_threads(self) -> int:
+        """Most work-items of a work-group whose registers the chip has."""
+        halves = self.wave_size // 32  # a wave of 64 takes two registers of the file for one
+        granule = self.arch.vgpr_granule // halves
+        waves = self.arch.vgprs_per_simd // halves // align(self.registers, granule)
+        units = 2 if registers.RSRC1.unpack(self._rsrc1())["wgp_mode"] else 1
+        return waves * self.arch.simds_per_unit * units * self.wave_size
+
+    def check_launch(self, grid: Sequence[Any], block: Sequence[int]) -> None:
         """LaunchError with value and limit."""
         if len(grid) != 3 or len(block) != 3:
             raise LaunchError(
                 f"kernel {self.name}: grid and block have three axes each",
                 facts={"grid": grid, "block": block},
             )
-        threads = block[0] * block[1] * block[2]
-        if min(block) < 1:
-            raise self._over("block", tuple(block), "at least 1 on each axis")
-        if threads > self.max_threads:
-            raise self._over("threads", threads, self.max_threads)
+        limits = self._limits.get(tuple(block)) or self._check_block(tuple(block))
         for axis in range(3):
             size = grid[axis]
-            if isinstance(size, int) and not 0 <= size <= MAX_GRID:
-                raise self._over(f"grid[{axis}]", size, MAX_GRID)
-            if isinstance(size, int) and size * block[axis] >= DISPATCH_THREADS_LIMIT:
-                raise self._over(f"grid[{axis}] * block", size * block[axis], (1 << 32) - 1)
+            if isinstance(size, int) and not 0 <= size <= limits[axis]:
+                if not 0 <= size <= MAX_GRID:
+                    raise self._over(f"grid[{axis}]", size, MAX_GRID)
+                raise self._over(f"grid[{axis}] * block", size * block[axis], MAX_THREADS)
+
+    def _check_block(self, block: tuple[int, ...]) -> list[int]:
+        threads = block[0] * block[1] * block[2]
+        if min(block) < 1:
+            raise self._over("block", block, "at least 1 on each axis")
+        if threads > self.max_threads:
+            raise self._over("threads", threads, self.max_threads)
+        if threads > self.register_threads:
+            what = f"{self.registers} registers of each thread, threads"
+            raise self._over(what, threads, self.register_threads)
         if self.lds_size > self.arch.lds_bytes:
             raise self._over("local memory bytes", self.lds_size, self.arch.lds_bytes)
+        limits = self._limits[block] = [min(MAX_GRID, MAX_THREADS // size) for size in block]
+        return limits
 
     def _over(self, what: str, value: Any, limit: Any) -> LaunchError:
         return LaunchError(

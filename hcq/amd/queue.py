@@ -30,6 +30,10 @@ class _Queue(Builder):
             hint=f"use a {other} queue",
         )
 
+    def _signals(self, address: Number) -> None:
+        if isinstance(address, int):
+            self.cells.append(address)
+
     def _words_fit(self, words: Sequence[int]) -> None:
         if not 0 < len(words) <= MAX_WRITE_WORDS:
             raise QueueError(
@@ -53,6 +57,7 @@ class ComputeQueue(_Queue):
     def signal(self, address: Number, value: Number) -> Self:
         """Write time, then value (64 bits), once everything before is done and visible."""
         word32(value, "signal value")
+        self._signals(address)
         # The time goes first: who sees the value must find the time beside it.
         self.timestamp(address + TIME_OFFSET)
         return self._packet(*pm4.release(self.arch, address, value, pm4_defs.RELEASE_DATA_64))
@@ -71,6 +76,8 @@ class ComputeQueue(_Queue):
     def launch(self, program: Program, arguments: Number, grid: Grid, block: Sequence[int]) -> Self:
         """Run a program; LaunchError outside its or the chip's limits, nothing for a zero grid."""
         program.check_launch(grid, block)
+        if isinstance(arguments, int):
+            self.blocks.append(arguments)  # so that submit gives it back, whatever comes of it
         if 0 in grid:
             return self
         if isinstance(arguments, int) and program.kernarg_size and arguments % 16:
@@ -81,7 +88,6 @@ class ComputeQueue(_Queue):
         template = program.launch_words(tuple(block))
         self.kernels.append(program.name)
         if isinstance(arguments, int) and all(isinstance(size, int) for size in grid):
-            self.blocks.append(arguments)
             return self._plain(template.filled(arguments, grid), template.starts)
         words: list[Word] = list(template.words)
         if template.arguments_at is not None:
@@ -132,6 +138,7 @@ class CopyQueue(_Queue):
     def signal(self, address: Number, value: Number) -> Self:
         """Write time, then value (its low 32 bits; above that FieldError)."""
         word32(value, "signal value")
+        self._signals(address)
         self._packet(*sdma.cache_request(gl2_wb=1))
         self.timestamp(address + TIME_OFFSET)
         return self._packet(*sdma.fence(address, value))

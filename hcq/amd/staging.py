@@ -5,7 +5,8 @@ while the copy engine empties others.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from hcq.memory import Buffer
@@ -19,6 +20,9 @@ class Copier(Protocol):
 
     def submit_copy(self, destination: int, source: int, size: int) -> int: ...
     def wait(self, value: int, timeout: float | None = None) -> None: ...
+
+    @property
+    def submitted(self) -> int: ...
 
 
 class Staging:
@@ -34,7 +38,7 @@ class Staging:
 
     def copy_in(self, destination: int, data: memoryview) -> None:
         """Host bytes to a GPU address; `data` may change once this returns."""
-        with self._lock:
+        with self._lock, self._kept():
             for at in range(0, len(data), SLOT_BYTES):
                 piece = data[at : at + SLOT_BYTES]
                 slot, address, view = self._take()
@@ -43,7 +47,7 @@ class Staging:
 
     def copy_out(self, source: int, into: memoryview) -> None:
         """Bytes at a GPU address to the host, several slots in flight."""
-        with self._lock:
+        with self._lock, self._kept():
             flying: list[tuple[int, int, memoryview]] = []
             for at in range(0, len(into), SLOT_BYTES):
                 if len(flying) == SLOT_COUNT:
@@ -55,6 +59,15 @@ class Staging:
                 flying.append((value, at, view[:size]))
             for piece in flying:
                 self._land(piece, into)
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """After an error or Ctrl-C no slot is used again before all copies are over."""
+        try:
+            yield
+        except BaseException:
+            self._values = [self._device.submitted] * SLOT_COUNT
+            raise
 
     def _land(self, piece: tuple[int, int, memoryview], into: memoryview) -> None:
         value, at, view = piece

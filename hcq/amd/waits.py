@@ -37,18 +37,22 @@ class Waits:
         done: Callable[[], bool],
         timeout: float | None,
         late: Callable[[float, bool], Exception],
+        moving: Callable[[], int] = lambda: 0,
     ) -> None:
-        """Return once done() holds; raise late(limit, is_hang) when a limit passes first."""
+        """Return once done() holds; raise late(limit, is_hang) when a limit passes first.
+
+        `moving` is one more thing whose change is progress.
+        """
         if done():
             return
         limit = settings.get("HCQ_TIMEOUT_MS") / 1000 if timeout is None else timeout
         start = moved = self._host.now()
-        seen = self._progress()
+        seen = self._progress(), moving()
         while not done():
             self._check()
             now = self._host.now()
             if timeout is None:
-                state = self._progress()
+                state = self._progress(), moving()
                 if state != seen:
                     seen, moved = state, now
             left = (start if timeout is not None else moved) + limit - now

@@ -41,6 +41,8 @@ class Work:
         self.process = process
         self.host = host
         self.lock = threading.RLock()
+        # Its own: who holds `lock` may be waiting, and must hear of a failure meanwhile.
+        self._failure = threading.Lock()
         self.failed: BaseException | None = None
         self.is_closed = False
         self.channels: dict[str, Channel] = {}
@@ -118,7 +120,9 @@ class Work:
             self._bound = queue.bound
             channel.publish(self._framed(queue.kind, body, value), self.timeline, value)
             self._submissions.append(
-                faults.Submission(value, channel.name, tuple(queue.kernels), channel.put)
+                faults.Submission(
+                    value, channel.name, tuple(queue.kernels), channel.put, tuple(queue.cells)
+                )
             )
             return value
 
@@ -167,7 +171,9 @@ class Work:
                 channel.ring_doorbell()
 
         def late(limit: float, is_hang: bool) -> Exception:
-            return self._late(limit, is_hang, f"value {value}", value)
+            cell = hex(self.timeline.cell.address)
+            facts = {"signal": cell, "awaited": value, "seen": self.timeline.reached}
+            return self._late(limit, is_hang, f"value {value}", facts)
 
         self.waits.until(lambda: self.timeline.is_done(value), timeout, late)
 
@@ -176,9 +182,11 @@ class Work:
         self.usable()
 
         def late(limit: float, is_hang: bool) -> Exception:
-            return self._late(limit, is_hang, f"signal {signal.address:#x} >= {value}", value)
+            waited = f"signal {signal.address:#x} >= {value}"
+            facts = {"signal": hex(signal.address), "awaited": value, "seen": signal.value}
+            return self._late(limit, is_hang, waited, facts)
 
-        self.waits.until(lambda: signal.value >= value, timeout, late)
+        self.waits.until(lambda: signal.value >= value, timeout, late, lambda: signal.value)
 
     def wait_reused(self, value: int) -> None:
         """As wait, for a value that may not have been submitted in the end."""
@@ -191,33 +199,35 @@ class Work:
     def _await_space(self, done: Callable[[], bool], channel: Channel) -> None:
         def late(limit: float, is_hang: bool) -> Exception:
             waited = f"space in queue {channel.name} (put {channel.put}, get {channel.get})"
-            return self._late(limit, is_hang, waited, channel.put)
+            facts = {"queue": channel.name, "put": channel.put, "get": channel.get}
+            return self._late(limit, is_hang, waited, facts)
 
         self.waits.until(done, None, late)
 
-    def _late(self, limit: float, is_hang: bool, waited: str, value: int) -> Exception:
+    def _late(
+        self, limit: float, is_hang: bool, waited: str, facts: dict[str, object]
+    ) -> Exception:
+        scene = self._scene()
         if is_hang:
-            return self.fail(faults.hang(self._scene(), limit, waited, self._core_dump()))
+            return self.fail(faults.hang(scene, limit, waited, facts, self._core_dump()))
         return WaitTimeout(
             f"{self.name}: {waited} did not come within {limit:g} s",
             device=self.name,
-            facts={
-                "signal": hex(self.timeline.cell.address),
-                "awaited": value,
-                "seen": self.timeline.reached,
-                "limit": limit,
-            },
+            facts={"queue": scene.queue, **facts, "limit": limit},
             hint="the device is still good: wait again, longer",
         )
 
-    def _progress(self) -> tuple[int, ...]:
-        return (self.timeline.cell.value, *(c.get for c in self.channels.values()))
+    def _progress(self) -> tuple[int | None, ...]:
+        reached = self.timeline.reached
+        flying = [s for s in self._submissions.copy() if s.value > reached]
+        cells = [self.signals.seen(cell) for s in flying for cell in s.cells]
+        return (self.timeline.cell.value, *(c.get for c in self.channels.values()), *cells)
 
     # Failing.
 
     def fail(self, error: HcqError) -> Exception:
         """Keep the first error; what to raise now."""
-        with self.lock:
+        with self._failure:
             if self.failed is None:
                 self.failed = error
                 return error
@@ -238,7 +248,7 @@ class Work:
     def _scene(self) -> faults.Scene:
         reached = self.timeline.reached
         rings = [f"{c.name} put {c.put} get {c.get}" for c in self.channels.values()]
-        flying = [s for s in self._submissions if s.value > reached]
+        flying = [s for s in self._submissions.copy() if s.value > reached]
         return faults.Scene(self.name, reached, self.timeline.submitted, flying, rings)
 
     def _core_dump(self) -> str:

@@ -82,6 +82,8 @@ CODE_ALIGNMENT          = 256
 DESCRIPTOR_ALIGNMENT    = 64
 BYTES_AFTER_CODE        = 256   # instruction prefetch may read past the end
 LDS_GRANULE             = 512   # bytes per unit of RSRC2.lds_size
+# Source: LLVM AMDGPUUsage, compute_pgm_rsrc1 GRANULATED_WORKITEM_VGPR_COUNT, gfx10 to gfx12.
+REGISTER_GRANULES       = {32: 8, 64: 4}  # by wave size
 
 # Hidden kernel arguments of code objects v5 and v6, by offset from the first of them.
 HIDDEN_ARGUMENTS = {

@@ -132,7 +132,7 @@ def test_errors_pickle():
 
     from hcq.amd.faults import Scene, hang
 
-    error = hang(Scene("AMD:0", 0, 1, [], []), 0.5, "value 1", "")
+    error = hang(Scene("AMD:0", 0, 1, [], []), 0.5, "value 1", {}, "")
     again = pickle.loads(pickle.dumps(error))
     assert isinstance(again, GpuTimeout)
     assert str(again) == str(error)
