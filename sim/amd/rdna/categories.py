@@ -2,12 +2,14 @@
 
 from sim.amd.rdna import (
     byte_ops,
+    clock,
     convert,
     cube,
     divide,
     half,
     lanes,
     matrix,
+    preop,
     sop1,
     sop2,
     sopc,
@@ -21,12 +23,14 @@ from sim.amd.rdna import (
 
 MODULES = (
     byte_ops,
+    clock,
     convert,
     cube,
     divide,
     half,
     lanes,
     matrix,
+    preop,
     sop1,
     sop2,
     sopc,

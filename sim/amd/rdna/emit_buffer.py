@@ -13,7 +13,7 @@ from sim.amd.rdna.buffer import buffer_places, scalar_buffer_places
 from sim.amd.rdna.instruction import Instruction
 from sim.amd.rdna.memory_ops import MemoryOp
 from sim.isa import state
-from sim.isa.llvm_value import LlvmValue
+from sim.isa.llvm_value import LlvmValue, own
 from sim.isa.value import U32, Value
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _store(
         value: Value = registers.read("vgpr", first + part)
         if operation.half == "hi":
             value = value >> 16
-        data = memory.write_staging(DATA, _own(value))
+        data = memory.write_staging(DATA, own(value))
         memory.move(instruction, (name, _put(memory, address), "0"), _lanes(inside & live), data)
 
 
@@ -104,8 +104,8 @@ def _fetch(
 
 def _put(memory: MemoryEmitter, address: Value) -> str:
     """Addresses where a call finds them, low words before high words; the pointer."""
-    pointer = memory.write_staging(ADDRESS, _own(address.to(U32)))
-    high = _own((address >> 32).to(U32)).spread()
+    pointer = memory.write_staging(ADDRESS, own(address.to(U32)))
+    high = own((address >> 32).to(U32)).spread()
     place = state.STAGING + 256 * ADDRESS + 4 * memory.width
     second = memory.emitter.pure(f"getelementptr i8, ptr %t, i64 {place}")
     memory.emitter.line(f"store {high.kind} {high.text}, ptr {second}, align 64")
@@ -113,13 +113,7 @@ def _put(memory: MemoryEmitter, address: Value) -> str:
 
 
 def _lanes(mask: Value) -> str:
-    return _own(mask.ballot()).text
-
-
-def _own(value: Value) -> LlvmValue:
-    if not isinstance(value, LlvmValue):
-        raise TypeError("values of two engines are mixed")
-    return value
+    return own(mask.ballot()).text
 
 
 BUFFER_EMITTERS: dict[str, Callable[[MemoryEmitter, Instruction, MemoryOp], None]] = {

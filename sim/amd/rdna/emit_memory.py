@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from hcq.errors import SimFault
 from sim.amd.rdna.cfg import scalar_codes
+from sim.amd.rdna.emit_append import emit_append
 from sim.amd.rdna.emit_atomic import atomic_function
 from sim.amd.rdna.emit_buffer import BUFFER_EMITTERS
 from sim.amd.rdna.emit_registers import FIRST_VGPR, EmitRegisters
@@ -18,7 +19,7 @@ from sim.amd.rdna.instruction import Instruction, Operand
 from sim.amd.rdna.memory_ops import OPERATIONS, MemoryOp
 from sim.isa import state
 from sim.isa.emitter import Emitter
-from sim.isa.llvm_value import LlvmValue
+from sim.isa.llvm_value import LlvmValue, own
 from sim.isa.native import FUNCTION_AT
 from sim.isa.value import I8, I16, U8, U16, U32, Value
 
@@ -41,6 +42,8 @@ class MemoryEmitter:
             self._scalar_load(instruction)
         elif operation.space in BUFFER_EMITTERS:
             BUFFER_EMITTERS[operation.space](self, instruction, operation)
+        elif operation.action == "append":
+            emit_append(self, instruction, operation)
         elif operation.action == "atomic":
             self._atomic(instruction, operation)
         elif operation.two_addresses:
@@ -100,7 +103,7 @@ class MemoryEmitter:
         kind, register, base = self._address(instruction, operation)
         if operation.half == "hi":
             value = self.registers.read("vgpr", data.index) >> 16
-            pointer = self.write_staging(1, _own(value))
+            pointer = self.write_staging(1, own(value))
         else:
             keys = [FIRST_VGPR + data.index + part for part in range(operation.count)]
             self.registers.expose(keys)
@@ -185,7 +188,7 @@ class MemoryEmitter:
         """(address kind, pointer to the address register or "null", i64 base)."""
         offset = str(instruction.offset)
         if operation.add_thread_id:
-            return "lds", self._thread_addresses(), offset
+            return self._thread_address(instruction, operation)
         at = instruction.sources[0]
         if operation.space == "lds":
             return "lds", self._address_register(at.index, 1), offset
@@ -204,10 +207,17 @@ class MemoryEmitter:
         base = self._add(self._pair(scalar), offset)
         return "saddr", self._address_register(at.index, 1), base
 
-    def _thread_addresses(self) -> str:
+    def _thread_address(
+        self, instruction: Instruction, operation: MemoryOp
+    ) -> tuple[str, str, str]:
         registers = self.registers
-        lane = registers.exec_mask().lane_id()
-        return self.write_staging(2, _own((registers.read("m0", 0) & 0xFFFF) + (lane << 2)))
+        lanes: Value = registers.exec_mask().lane_id() << 2
+        offset = str(instruction.offset)
+        if operation.space == "global":
+            base = self._add(self._pair(instruction.sources[-1]), offset)
+            return "saddr", self.write_staging(2, own(lanes)), base
+        address = (registers.read("m0", 0) & 0xFFFF) + lanes
+        return "lds", self.write_staging(2, own(address)), offset
 
     def _address_register(self, index: int, count: int) -> str:
         keys = [FIRST_VGPR + index + part for part in range(count)]
@@ -292,9 +302,3 @@ class MemoryEmitter:
 
 def _pc(instruction: Instruction) -> int:
     return instruction.address & 0xFFFF_FFFF
-
-
-def _own(value: Value) -> LlvmValue:
-    if not isinstance(value, LlvmValue):
-        raise TypeError("values of two engines are mixed")
-    return value

@@ -87,6 +87,14 @@ class EmitRegisters:
         """A uniform value."""
         return self._value(U32, "0", lanes=False).constant(target, number)
 
+    def clock(self) -> LlvmValue:
+        """The launch's tick and one for each instruction since, the whole block counted."""
+        emitter = self.emitter
+        place = emitter.pure(f"getelementptr i8, ptr %t, i64 {state.STARTED}")
+        started = emitter.effect(f"load i64, ptr {place}")
+        executed = emitter.effect("load i64, ptr %countp")
+        return self._value(U64, emitter.effect(f"add i64 {started}, {executed}"), lanes=False)
+
     # --- what the translator needs beside it
 
     @property

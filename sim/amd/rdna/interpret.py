@@ -79,6 +79,7 @@ class Wave:
         self.is_ended = False
         self.at_barrier = False
         self.executed = 0
+        self.started = 0  # tick of the 100 MHz counter
 
     @property
     def scc(self) -> Value:
@@ -118,6 +119,10 @@ class Wave:
     def constant(self, target: Type, number: float) -> NumpyValue:
         """A uniform value."""
         return NumpyValue.uniform(target, number, self.width)
+
+    def clock(self) -> NumpyValue:
+        """The launch's tick and one for each instruction since."""
+        return self.constant(U64, self.started + self.executed)
 
 
 def element(value: Value) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 
 from sim.amd.rdna.buffer import buffer_places, scalar_buffer_places
 from sim.amd.rdna.instruction import Instruction, Operand
-from sim.amd.rdna.memory_ops import MemoryOp
+from sim.amd.rdna.memory_ops import OPERATIONS, MemoryOp
 from sim.amd.rdna.operands import PRIVATE_APERTURE, SHARED_APERTURE, read_value, read_word
 from sim.isa.numpy_value import NumpyValue, dtype_of
 from sim.isa.value import U32, U64, Value
@@ -178,10 +178,10 @@ class _Access:
 
     def _data_operands(self) -> tuple[Operand, ...]:
         sources = self.instruction.sources
-        if self.operation.space == "buffer":
+        if self.operation.space == "buffer" or self.operation.add_thread_id:
             return sources[:1]
         if self.operation.space in ("lds", "flat"):
-            return sources[0 if self.operation.add_thread_id else 1 :]
+            return sources[1:]
         return sources[1:-1]
 
 
@@ -246,7 +246,10 @@ def _load_scalar_buffer(instruction: Instruction, wave: "Wave", memory: GpuMemor
 
 def _global_addresses(instruction: Instruction, wave: "Wave") -> list[int]:
     vector, base = instruction.sources[0], instruction.sources[-1]
-    if base.kind == "null":
+    if OPERATIONS[instruction.name].add_thread_id:
+        start = _number(read_value(wave, base, U64)) + instruction.offset
+        lanes = 4 * np.arange(wave.width)
+    elif base.kind == "null":
         start, lanes = instruction.offset, _lanes(read_value(wave, vector, U64))
     else:
         start = _number(read_value(wave, base, U64)) + instruction.offset
@@ -391,10 +394,24 @@ def _combine(access: _Access, old: bytes, first: bytes, second: bytes | None) ->
     return bytes(_data(result).tobytes())
 
 
+def _append(access: _Access) -> None:
+    """One change for the wave; every active lane gets what was there before."""
+    wave = access.wave
+    if not access.active:
+        return
+    at = (_number(wave.read("m0", 0)) & 0xFFFF) + access.instruction.offset
+    old = access.space.load(0, at, 4)
+    count = len(access.active).to_bytes(4, "little")
+    access.space.store(0, at, _combine(access, old, count, None))
+    for lane in access.active:
+        access.put(access.instruction.destinations[0], lane, np.frombuffer(old, np.uint32))
+
+
 _ACTIONS: dict[str, Callable[[_Access], None]] = {
     "load": _load,
     "store": _store,
     "atomic": _atomic,
+    "append": _append,
 }
 
 

@@ -28,7 +28,7 @@ class MemoryOp:
 
     name: str
     space: str  # "scalar" "scalar_buffer" "lds" "global" "flat" "scratch" "buffer"
-    action: str  # "load" "store" "atomic"
+    action: str  # "load" "store" "atomic" "append"
     bits: int
     count: int
     extend: str | None = None  # "zero" "sign"
@@ -39,7 +39,7 @@ class MemoryOp:
     type: Type = U32  # what the atomic's operands are read as
     kind: str = ""  # which atomic, for engines with host instructions: "add" "umin" "xchg" ...
     returns: str = "never"
-    add_thread_id: bool = False  # the address is offset + M0 + lane * 4
+    add_thread_id: bool = False  # the address is offset + lane * 4 + M0, or a scalar base
 
 
 OPERATIONS: dict[str, MemoryOp] = {}
@@ -185,6 +185,7 @@ for _action in ("load", "store"):
                 _name, "lds", _action, _bits, _bits // 32, two_addresses=True, stride64=_stride
             ))  # fmt: skip
     _add(MemoryOp(f"ds_{_action}_addtid_b32", "lds", _action, 32, 1, add_thread_id=True))
+    _add(MemoryOp(f"global_{_action}_addtid_b32", "global", _action, 32, 1, add_thread_id=True))
 
 for _count in (1, 2, 4, 8, 16):
     _add(MemoryOp(f"s_load_b{32 * _count}", "scalar", "load", 32 * _count, _count))
@@ -244,6 +245,9 @@ def _register_atomics() -> None:
             _atomic(f"ds_{verb}_rtn_{element}", "lds", function, type_, kind)
         if inside and not inside.startswith(("storexchg", "wrap")):
             _atomic(f"ds_{inside}", "lds", function, type_, kind)
+    for name, function, kind in (("append", add, "add"), ("consume", subtract, "sub")):
+        # A counter that goes up or down by the number of active lanes.
+        _add(MemoryOp(f"ds_{name}", "lds", "append", 32, 1, operation=function, kind=kind))
 
 
 _register_atomics()

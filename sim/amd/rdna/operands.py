@@ -58,6 +58,9 @@ class Registers(Protocol):
     def constant(self, target: Type, number: float) -> Value:
         """A uniform value."""
 
+    def clock(self) -> Value:
+        """Ticks of the 100 MHz counter, uniform U64."""
+
 
 @dataclass(frozen=True)
 class Write:
@@ -326,6 +329,8 @@ READS: dict[str, Reader] = {
     "imm": lambda instruction, _, __: instruction.offset,
     "neg_lo": lambda instruction, _, __: instruction.neg_lo,
     "op_sel": lambda instruction, _, __: instruction.op_sel,
+    "message": lambda instruction, _, __: instruction.fields["ssrc0"],
+    "clock": lambda _, __, registers: registers.clock(),
     "zero": lambda _, __, registers: registers.constant(U32, 0),
 }
 

@@ -19,7 +19,8 @@ Tokens in `reads`, appended to the arguments in order:
 - "scc": uniform BOOL. "vcc": BOOL lanes. "m0": uniform U32. "lane": lane numbers, U32.
 - "exec": vector instructions get BOOL lanes; scalar ones uniform U32 or U64, as wide as their
   first source.
-- "clamp" (bool), "imm", "neg_lo", "op_sel" (ints): Python values of the instruction. Where a
+- "clock": uniform U64, ticks of the 100 MHz counter.
+- "clamp" (bool), "imm", "message", "neg_lo", "op_sel" (ints): of the instruction. Where a
   function reads "clamp", it saturates by itself.
 
 Source: AMD "RDNA3" Instruction Set Architecture, chapter 16 (instructions), chapters 5-7

@@ -58,6 +58,7 @@ class Bench:
         self.wave.vgprs[1] = start >> 32
         self.wave.scalars["m0"][0] = AT
         self.wave.scalars["sgpr"][0:2] = [(self.base + AT) & 0xFFFF_FFFF, self.base >> 32]
+        self.wave.scalars["sgpr"][2:4] = self.wave.scalars["sgpr"][0:2]
         self.describe()
 
     def describe(self, stride=0, records=65536, **flags):
@@ -122,13 +123,14 @@ class Bench:
             count = len(data) + len(second)
             given = (Operand("vgpr", 16, count),) if count else ()
             return (*given, Operand("vgpr", 0, 2), Operand("sgpr", 4, 4), NULL)
-        operands = [] if self.operation.add_thread_id else [Operand("vgpr", 0, 2)]
+        has_address = not (self.operation.add_thread_id or self.operation.action == "append")
+        operands = [Operand("vgpr", 0, 2)] if has_address else []
         if data:
             operands.append(Operand("vgpr", 16, len(data)))
         if second and self.operation.space == "lds":
             operands.append(Operand("vgpr", 24, len(second)))
         if self.operation.space in ("global", "scratch"):
-            operands.append(NULL)
+            operands.append(Operand("sgpr", 2, 2) if self.operation.add_thread_id else NULL)
         return tuple(operands)
 
     def result(self, lane, count):
@@ -193,7 +195,19 @@ def check_atomic(line, name):
     assert bench.peek(1, size) == bytes(size), line
 
 
-CHECKS = {"load": check_load, "store": check_store, "atomic": check_atomic}
+def check_append(line, name):
+    keys, (left,) = fields(line)
+    bench = Bench(name)
+    old, at = int(keys["mem"], 16), AT + bench.offsets[0]
+    bench.wave.lds[at : at + 4] = old.to_bytes(4, "little")
+    bench.run(returns=1)
+    assert int.from_bytes(bench.wave.lds[at : at + 4], "little") == int(left, 16), line
+    assert [bench.result(lane, 1)[0] for lane in (0, 1, 2, 31)] == [old, OLD, old, old], line
+
+
+CHECKS = {
+    "load": check_load, "store": check_store, "atomic": check_atomic, "append": check_append
+}  # fmt: skip
 
 
 @pytest.mark.row("SIM-04")

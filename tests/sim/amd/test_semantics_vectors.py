@@ -19,7 +19,8 @@ VECTORS = Path(__file__).parent / "vectors"
 TABLES = ("sop", "integer", "convert", "float", "divide", "packed")
 ACTIVE = 0x0000_A5F5  # lanes that execute; the others must keep their registers
 OLD = 0xDEAD_BEEF
-STATE = ("scc", "vcc", "exec", "old")  # keys that are state, not fields of the instruction
+# Keys that are state or raw fields, not fields of Instruction.
+STATE = ("scc", "vcc", "exec", "old", "clock", "message")
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ def run(case, width):
     semantic = all_semantics()[case.name]
     wave = Wave(width, 0, bytearray())
     wave.set_exec(case.keys.get("exec", ACTIVE))
+    wave.started = case.keys.get("clock", 0)
     wave._scc = bool(case.keys.get("scc", 0))
     wave.scalars["vcc"][:] = 0xFFFF_FFFF if case.keys.get("vcc") else 0
     sources = tuple(
@@ -118,7 +120,7 @@ def run(case, width):
     fields = {"op_sel_hi": 7 if packed else 0}
     fields |= {key: value for key, value in case.keys.items() if key not in (*STATE, "imm")}
     instruction = Instruction(
-        0, 4, "VOP3", case.name, 0, {}, destinations, sources,
+        0, 4, "VOP3", case.name, 0, {"ssrc0": case.keys.get("message", 0)}, destinations, sources,
         offset=case.keys.get("imm", 0), **fields,
     )  # fmt: skip
     execute(instruction, wave)
