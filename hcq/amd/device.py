@@ -5,6 +5,7 @@ any thread; submissions of one thread keep their order. A queue that is being
 built belongs to one thread.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -51,6 +52,9 @@ class Device:
         self.target = self.arch.name
         self._node = node
         self._process = process(host)
+        # Pairs of cells for timestamps, and the value after which each may be written again.
+        self._parked: deque[tuple[int, tuple[Signal, Signal]]] = deque()
+        self._stamps: list[tuple[Signal, Signal]] = []  # all of these pairs
         self.work = Work(self.name, self.arch, node, self._process, host)
         with ExitStack() as undo, self._process.lock:
             self._open(undo, timeline_start)
@@ -62,6 +66,7 @@ class Device:
         self._process.acquire(gpu_id, self._node.render_node)
         self._process.join(gpu_id)
         undo.callback(self._leave)
+        undo.callback(self._give_stamps)
         work = self.work
         work.open(undo, timeline_start)
         self.memory = Memory(
@@ -243,21 +248,45 @@ class Device:
         """Run a program once; with `wait`, the seconds it took on the device."""
         queue = self.queue(COMPUTE)
         # Checked first: a block of arguments is only given back by a submission.
-        program.check_launch(tuple(grid), block)
+        program.check_launch(grid, block)
         arguments = self.arguments(program, values, grid, block)
-        if not wait:
-            self.submit(queue.launch(program, arguments, tuple(grid), block))
-            return None
-        start, end = self.signals.take(), self.signals.take()
-        queue.timestamp(start.address + TIME_OFFSET)
-        queue.launch(program, arguments, tuple(grid), block)
-        queue.timestamp(end.address + TIME_OFFSET)
-        self.wait(self.submit(queue))
-        seconds = self.clock.nanoseconds(end.time - start.time) / 1e9
-        # Not after an error: the GPU might still write the cells.
-        self.signals.give(start)
-        self.signals.give(end)
-        return seconds
+        try:
+            if wait:
+                return self._timed(queue, program, arguments, grid, block)
+            self.submit(queue.launch(program, arguments, grid, block))
+        except BaseException:
+            self.loader.blocks.commit(arguments, self.work.timeline.submitted)
+            raise
+        return None
+
+    def _timed(
+        self, queue: Any, program: Program, arguments: int, grid: Any, block: Sequence[int]
+    ) -> float:
+        cells = self._cells()
+        start, end = cells
+        try:
+            queue.timestamp(start.address + TIME_OFFSET)
+            queue.launch(program, arguments, grid, block)
+            queue.timestamp(end.address + TIME_OFFSET)
+            self.wait(self.submit(queue))
+            return self.clock.nanoseconds(end.time - start.time) / 1e9
+        finally:
+            # After an error the GPU might still write the cells.
+            self._parked.append((self.work.timeline.submitted, cells))
+
+    def _cells(self) -> tuple[Signal, Signal]:
+        with self.work.lock:
+            if self._parked and self.work.timeline.is_done(self._parked[0][0]):
+                return self._parked.popleft()[1]
+            pair = self.signals.take(), self.signals.take()
+            self._stamps.append(pair)
+        return pair
+
+    def _give_stamps(self) -> None:
+        # Once the queues are gone nothing writes them any more.
+        for pair in self._stamps:
+            for cell in pair:
+                self.signals.give(cell)
 
     # Queues.
 

@@ -9,7 +9,7 @@ whatever else was got is released.
 import os
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -158,6 +158,8 @@ class Kfd:
                 release.change(self.host.munmap, region)
             found = Allocation(address, size, handle, flags, gpu_id, region)
             gpus = list(dict.fromkeys([gpu_id, *self.members])) if shared else [gpu_id]
+            # Ctrl-C may come between the request and what is noted of it.
+            undo.callback(self._unmap_quietly, found, gpus)
             self.map(found, gpus)
             if shared:
                 self.shared.append(found)
@@ -177,6 +179,7 @@ class Kfd:
         found = Allocation(address, size, args.handle, flags, gpu_id, None, is_user_memory=True)
         with ExitStack() as undo:
             undo.callback(self.call, kfd.FREE_MEMORY_OF_GPU, handle=found.handle)
+            undo.callback(self._unmap_quietly, found, [gpu_id])
             self.map(found, [gpu_id])
             undo.pop_all()
         return found
@@ -207,6 +210,10 @@ class Kfd:
             device_ids_array_ptr=int(kfd.ffi.cast("uintptr_t", ids)),
             n_devices=len(gpus),
         )
+
+    def _unmap_quietly(self, allocation: Allocation, gpus: Sequence[int]) -> None:
+        with suppress(IoctlError):
+            self._map_call(kfd.UNMAP_MEMORY_FROM_GPU, allocation, gpus)
 
     def join(self, gpu_id: int) -> None:
         """A device opened: shared memory becomes addressable by its GPU."""
