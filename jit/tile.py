@@ -65,6 +65,7 @@ class Plan:
     splits: tuple[Split, ...]
     vector: int | None = None  # the axis with lanes
     inner: int | None = None  # the reduce axis of the innermost loop; its threads form a tree
+    loops_first: bool = False  # neighbouring threads differ along loop axes, not along inner
     accumulators: int = 1  # independent ones per point, along inner
     chunk: int = 1  # tiles per work-group where a work-group runs tiles in a loop
 

@@ -7,6 +7,7 @@ from math import prod
 from jit.access import Strides
 from jit.kernel import Kernel, expressions
 from jit.tile import (
+    RUN,
     Machine,
     Plan,
     has_points,
@@ -39,9 +40,12 @@ def make_plan(kernel: Kernel, machine: Machine) -> Plan:
     outputs = prod(kernel.axes[a].size for a in loops)
     axis = _tree_axis(kernel, strides)
     # Where registers can reuse loads, a tree only pays when there is too little else to do.
-    few = 256 if reused_axes(kernel, strides) else 4096
+    few = 4096 if register_axis(kernel, strides, lane_axis(kernel)) is None else 256
     if axis is not None and outputs < few:
-        return _tree(machine, replace(plan, inner=axis), outputs)
+        plan = replace(plan, inner=axis)
+        if _is_column(kernel, strides, axis):
+            return _columns(kernel, machine, plan)
+        return _tree(machine, plan, outputs)
     return _contraction(kernel, machine, strides, plan)
 
 
@@ -83,6 +87,29 @@ def _tree_axis(kernel: Kernel, strides: Strides) -> int | None:
 
     best = max(reduces, key=rank)
     return best if kernel.axes[best].size >= 64 else None
+
+
+def _is_column(kernel: Kernel, strides: Strides, axis: int) -> bool:
+    """Whether neighbours in memory lie along the last loop axis, not along the reduce axis."""
+    last = lane_axis(kernel)
+    if last is None or kernel.axes[last].size < RUN:
+        return False
+    inner = [e.src[0] for e in loads(kernel) if strides.depends(e, axis)]
+    inner = [index for index in inner if strides.depends(index, last)]
+    along = [sum(strides.stride(index, a) == 1 for index in inner) for a in (last, axis)]
+    return along[0] > along[1]
+
+
+def _columns(kernel: Kernel, machine: Machine, plan: Plan) -> Plan:
+    """A wave over neighbouring points, several waves along the reduce axis."""
+    last, inner = lane_axis(kernel), plan.inner
+    assert last is not None
+    assert inner is not None
+    threads = machine.most_threads // machine.wave
+    unroll = max(1, min(4, plan.splits[inner].size // threads))
+    plan = with_split(plan, last, threads=machine.wave)
+    plan = with_split(plan, inner, threads=threads, unroll=unroll)
+    return replace(plan, accumulators=unroll, loops_first=True)
 
 
 def _tree(machine: Machine, plan: Plan, outputs: int) -> Plan:

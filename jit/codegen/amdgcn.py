@@ -131,17 +131,12 @@ class AmdRenderer:
         first = Operations(b.function, b.region).convert("trunc", thread, "i32")
         while threads > 32:
             # Two steps: 32 threads' worth of partial sums, then those.
-            strided = [literal("i32", 32 * i) for i in range(threads // 32)]
             lane = Operations(b.function, b.region).binary("and", first, literal("i32", 31))
-            value = self._exchange(b, e, value, lane, strided)
+            value = self._exchange(b, e, value, lane, range(0, threads, 32))
             threads = 32
-        return self._exchange(
-            b, e, value, literal("i32", 0), [literal("i32", i) for i in range(threads)]
-        )
+        return self._exchange(b, e, value, literal("i32", 0), range(threads))
 
-    def _exchange(
-        self, b: Builder, e: Expr, value: Value, base: Value, offsets: list[Value]
-    ) -> Value:
+    def _exchange(self, b: Builder, e: Expr, value: Value, base: Value, offsets: range) -> Value:
         """Write this thread's value, then combine those at base + each offset in its row."""
         f, region = b.function, b.region
         out = Operations(f, region)
@@ -161,12 +156,12 @@ class AmdRenderer:
             f"  store {to_memory(out, value, e.dtype)}, {at(Value('i32', '%item'))}, align {size}"
         )
         self._barrier(b)
-        threads = b.plan.splits[b.plan.inner or 0].threads
-        row = out.binary("mul nuw nsw", Value("i32", "%outer"), literal("i32", threads))
-        row = out.binary("add nuw nsw", row, base)
+        first, stride = self._row(b, out)
+        step = literal("i32", stride)
+        row = out.binary("add nuw nsw", first, out.binary("mul nuw nsw", base, step))
         parts = []
         for offset in offsets:
-            place = at(out.binary("add nuw nsw", row, offset))
+            place = at(out.binary("add nuw nsw", row, literal("i32", offset * stride)))
             loaded = f.add(region, element, 1, f"load {element}, {place}, align {size}")
             parts.append(from_memory(out, loaded, e.dtype))
         while len(parts) > 1:
@@ -174,6 +169,15 @@ class AmdRenderer:
             pairs = zip(parts[::2], parts[1::2], strict=False)
             parts = [b.combine(e.arg, e.dtype, out, *pair) for pair in pairs] + rest
         return parts[0]
+
+    def _row(self, b: Builder, out: Operations) -> tuple[Value, int]:
+        """Where the partial results of this thread's point begin, and how far apart they are."""
+        assert b.plan.inner is not None
+        threads = b.plan.splits[b.plan.inner].threads
+        outer = Value("i32", "%outer")
+        if b.plan.loops_first:
+            return outer, b.plan.threads // threads
+        return out.binary("mul nuw nsw", outer, literal("i32", threads)), 1
 
     def _barrier(self, b: Builder) -> None:
         b.function.declared["llvm.amdgcn.s.barrier"] = "declare void @llvm.amdgcn.s.barrier()"
@@ -194,7 +198,8 @@ class AmdRenderer:
         b.variables = {n: Value(element, f"%s{i}") for i, n in enumerate(b.kernel.variables)}
 
     def _threads(self, b: Builder) -> None:
-        """Work-item number to a thread number per axis, the inner reduce axis fastest."""
+        """Work-item number to a thread number per axis: the last loop axis fastest, before it
+        the inner reduce axis unless the plan puts loops first."""
         f, plan = b.function, b.plan
         f.declared["group"] = "declare i32 @llvm.amdgcn.workgroup.id.x()"
         f.declared["item"] = "declare i32 @llvm.amdgcn.workitem.id.x()"
@@ -210,20 +215,26 @@ class AmdRenderer:
         b.region.append(
             f"  %item = call range(i32 0, {plan.threads + 1}) i32 @llvm.amdgcn.workitem.id.x()"
         )
-        loops = [a for a, axis in enumerate(b.kernel.axes) if not axis.reduce]
-        inner = [] if plan.inner is None else [plan.inner]
-        rest = Value("i32", "%item")
+        inner, rest = plan.inner, Value("i32", "%item")
+        if inner is not None and plan.splits[inner].threads > 1:
+            shared = plan.splits[inner].threads
+            points = literal("i32", plan.threads // shared if plan.loops_first else shared)
+            near, far = (out.binary(opcode, rest, points) for opcode in ("urem", "udiv"))
+            rest, thread = (near, far) if plan.loops_first else (far, near)
+            self._set_thread(b, inner, thread)
+            b.region.append(f"  %outer = add i32 {rest.name}, 0")
+        for a in reversed([a for a, axis in enumerate(b.kernel.axes) if not axis.reduce]):
+            threads = literal("i32", plan.splits[a].threads)
+            if plan.splits[a].threads > 1:
+                self._set_thread(b, a, out.binary("urem", rest, threads))
+                rest = out.binary("udiv", rest, threads)
+
+    def _set_thread(self, b: Builder, a: int, thread: Value) -> None:
+        """This thread's number along an axis, and its first point in a tile."""
+        out = b.out()
         element = value_type(b.kernel.index_dtype)
-        for a in [*inner, *reversed(loops)]:
-            threads = plan.splits[a].threads
-            if threads == 1:
-                continue
-            here = out.binary("urem", rest, literal("i32", threads))
-            rest = out.binary("udiv", rest, literal("i32", threads))
-            b.threads[a] = out.convert("zext", here, element)
-            b.offsets[a] = out.convert("zext", self._offset(out, here, plan.splits[a]), element)
-            if a in inner:
-                b.region.append(f"  %outer = add i32 {rest.name}, 0")
+        b.threads[a] = out.convert("zext", thread, element)
+        b.offsets[a] = out.convert("zext", self._offset(out, thread, b.plan.splits[a]), element)
 
     def _offset(self, out: Operations, thread: Value, split: Split) -> Value:
         """The first point of a thread in its tile: see Split.run."""

@@ -175,6 +175,8 @@ def test_matrix_products(gpu, shape, transposed):
         ("sum", 2000, 65, True),
         ("min", 67, 33, False),
         ("prod", 5, 300, False),
+        ("sum", 333, 1001, False),
+        ("max", 40, 65, False),
         ("sum", 5, 0, True),
     ],
 )

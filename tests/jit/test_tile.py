@@ -98,6 +98,17 @@ def test_many_rows_take_a_wave_each():
     assert plan.splits[1].threads == 32
 
 
+def test_columns_put_points_in_lanes_and_waves_along_the_reduction():
+    plan = gpu_plan(reduction("sum", 1000, 500, last=False), GPU)
+    assert plan.loops_first
+    assert splits(plan) == [(1, 32, 1), (4, 8, 1)]
+
+
+def test_a_product_of_a_row_and_a_matrix_reads_rows_of_the_matrix():
+    assert gpu_plan(matmul(1, 1024, 1024), GPU).loops_first
+    assert not gpu_plan(matmul(1024, 1, 1024), GPU).loops_first
+
+
 def test_short_rows_take_a_thread_each():
     plan = gpu_plan(reduction("sum", 2000, 16), GPU)
     assert splits(plan)[0] == (1, 32, 1)
