@@ -205,6 +205,11 @@ class BumpAllocator:
         if offset + size > self._length:
             self._advance(size)
             offset = self._aligned(alignment)
+            if offset + size > self._length:
+                raise OutOfMemory(
+                    "block does not fit into a segment at its alignment",
+                    facts={"asked": size, "alignment": alignment, "limit": self._length},
+                )
         self._offset = offset + size
         address = self.start + self._current * self._length + offset
         if self._wait:

@@ -126,6 +126,15 @@ def test_a_wrap_never_hands_out_bytes_in_flight():
 
 @pytest.mark.row("ALC-08")
 @pytest.mark.refusal
+def test_alignment_never_pushes_a_block_out_of_its_segment():
+    bump = BumpAllocator(0x110, 512, lambda value: None, segments=2)
+    with pytest.raises(OutOfMemory, match="does not fit into a segment at its alignment"):
+        bump.take(250, 256)
+    assert bump.take(200, 16) >= 0x110
+
+
+@pytest.mark.row("ALC-08")
+@pytest.mark.refusal
 def test_blocks_that_nobody_submits_end_in_an_error_not_a_wait():
     bump = BumpAllocator(0, 512, lambda value: None, segments=2)
     bump.take(256)

@@ -325,13 +325,16 @@ def test_process_with_live_buffers_ends(int32):
 
 FORK = """
 import os
+from runtime.backend import MemoryOptions
 from runtime.buffer import Buffer
 from runtime.device import Device
 from hcq.errors import DeviceBanned
 class E: name='uint8'; itemsize=1
 buffer = Buffer('CPU', 4, E).copy_in(b'abcd')
+other = Buffer('CPU', 4, E, options=MemoryOptions(nolru=True)).allocate()
 child = os.fork()
 if child == 0:
+    del other
     try:
         buffer.copy_out()
     except DeviceBanned as error:

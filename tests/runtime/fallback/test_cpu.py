@@ -78,6 +78,16 @@ def test_every_group_runs_once(code, int32, groups, threads):
 
 
 @pytest.mark.row("BKE-11")
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_setting_decides_how_many_threads_help(code, int32, threads):
+    before = set(threading.enumerate())
+    with Context(NUM_CPU_THREADS=threads):
+        out = Buffer("CPU", 64, int32, options=MemoryOptions(zero=True))
+        Device["CPU"].load(code(COUNT, "count", 64))(out)
+    assert len(set(threading.enumerate()) - before) == threads - 1
+
+
+@pytest.mark.row("BKE-11")
 def test_launches_of_a_batch_take_effect_in_order(int32, add_kernel):
     groups = 500
     a = Buffer("CPU", 4 * groups, int32).copy_in((1).to_bytes(4, "little") * 4 * groups)
