@@ -185,6 +185,7 @@ class Executor:
                 waves = interpret.start_group(dispatch, group, scratch)
                 for wave in waves:
                     wave.started = dispatch.started
+                    wave.counts["vgpr"] = vector_registers(dispatch)
                 self.counters["waves"] += len(waves)
                 self.counters["instructions"] += interpret.run_group(self.memory, waves, stop)
         except PageFault as fault:

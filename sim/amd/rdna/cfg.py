@@ -213,6 +213,9 @@ def step_full(instruction: Instruction, full: set[int]) -> None:
     if "saveexec" in name:
         _step_saveexec(name, reads[0], written, full)
         return
+    if name.startswith("s_movreld") or name == "s_movrelsd_2_b32":
+        full.difference_update(range(VCC))  # any of them may be the one written
+        return
     becomes = False
     if name in ("s_mov_b32", "s_mov_b64"):
         becomes = reads[0]

@@ -13,15 +13,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sim.amd.rdna.cfg import EXEC, M0, TTMP, VCC
+from sim.amd.rdna.relative import SGPR_COUNT
 from sim.isa import state
 from sim.isa.emitter import Emitter
-from sim.isa.llvm_value import LlvmValue
+from sim.isa.llvm_value import LlvmValue, own
 from sim.isa.value import BOOL, U32, U64, Type, Value
 
 SCC = 128  # register keys: 0..127 scalars by operand code, then SCC, VGPR n at 256 + n
 FIRST_VGPR = 256
-SCALAR_KINDS = {"sgpr": 0, "vcc": VCC, "ttmp": TTMP, "exec": EXEC, "m0": M0}
+SCALAR_KINDS = {"sgpr": 0, "vcc": VCC, "ttmp": TTMP, "exec": EXEC}
 ALL_ONES = "4294967295"
+INDEXED = {  # registers that M0 can choose
+    "vgpr": range(FIRST_VGPR, FIRST_VGPR + 256),
+    "sgpr": range(SGPR_COUNT),
+}
 
 
 @dataclass
@@ -69,12 +74,12 @@ class EmitRegisters:
         """One dword register."""
         if kind == "vgpr":
             return self._value(U32, self._vector(index), lanes=True)
-        return self._value(U32, self._scalar(SCALAR_KINDS[kind] + index % 128), lanes=False)
+        return self._value(U32, self._scalar(scalar_key(kind, index)), lanes=False)
 
     def write(self, kind: str, index: int, value: Value, mask: Value | None) -> None:
         """Write one dword; lanes outside mask keep the old value."""
         if kind != "vgpr":
-            self._define(SCALAR_KINDS[kind] + index, _text(value), "i32")
+            self._define(scalar_key(kind, index), _text(value), "i32")
             return
         new = value
         if mask is not None and _text(mask) not in ("true", "splat (i1 true)"):
@@ -86,6 +91,50 @@ class EmitRegisters:
     def constant(self, target: Type, number: float) -> LlvmValue:
         """A uniform value."""
         return self._value(U32, "0", lanes=False).constant(target, number)
+
+    def read_at(self, kind: str, number: Value) -> LlvmValue:
+        """The register with a uniform number; register 0 beyond the last."""
+        pointer, _ = self._indexed(kind, number)
+        if kind == "vgpr":
+            row = f"<{self.width} x i32>"
+            text = self.emitter.effect(f"load {row}, ptr {pointer}, align 64")
+            return self._value(U32, text, lanes=True)
+        return self._value(U32, self.emitter.effect(f"load i32, ptr {pointer}"), lanes=False)
+
+    def write_at(self, kind: str, number: Value, value: Value, mask: Value | None) -> None:
+        """Write it; nothing beyond the last."""
+        old = self.read_at(kind, number)
+        pointer, inside = self._indexed(kind, number)
+        allowed = inside if mask is None else mask & inside
+        new = own(allowed.select(value, old))
+        align = 64 if kind == "vgpr" else 4
+        self.emitter.line(f"store {new.kind} {new.text}, ptr {pointer}, align {align}")
+        for key in INDEXED[kind]:
+            self._values.pop(key, None)
+            self._last[key] = None
+            self.full.discard(key)
+
+    def _indexed(self, kind: str, number: Value) -> tuple[str, LlvmValue]:
+        """A pointer to a register's home, register 0's if it is beyond; whether it is inside."""
+        keys = INDEXED[kind]
+        self.expose(keys)
+        emitter = self.emitter
+        if kind == "vgpr":
+            size = 4 * self.width
+            launch = emitter.pure("load ptr, ptr %t")
+            place = emitter.pure(f"getelementptr i8, ptr {launch}, i64 {state.WAVE_STRIDE}")
+            stride = emitter.pure(f"load i64, ptr {place}")
+            room = emitter.pure(f"sub i64 {stride}, {state.VECTORS}")
+            limit = emitter.pure(f"udiv i64 {room}, {size}")
+        else:
+            size, limit = 4, str(SGPR_COUNT)
+        wide = emitter.pure(f"zext i32 {_text(number)} to i64")
+        inside = emitter.pure(f"icmp ult i64 {wide}, {limit}")
+        index = emitter.pure(f"select i1 {inside}, i64 {wide}, i64 0")
+        distance = emitter.pure(f"mul i64 {index}, {size}")
+        first = self.home(keys[0])
+        pointer = emitter.pure(f"getelementptr i8, ptr {first}, i64 {distance}")
+        return pointer, self._value(BOOL, inside, lanes=False)
 
     def clock(self) -> LlvmValue:
         """The launch's tick and one for each instruction since, the whole block counted."""
@@ -195,6 +244,11 @@ class EmitRegisters:
         self._last[key] = pending
         self._stores.append(pending)
         self.writes.add(key)
+
+
+def scalar_key(kind: str, index: int) -> int:
+    """The key of a scalar register. An operand that is M0 has its code as index."""
+    return M0 if kind == "m0" else SCALAR_KINDS[kind] + index
 
 
 def home_offset(key: int, width: int) -> int:

@@ -21,6 +21,7 @@ from sim.amd.rdna.instruction import Instruction
 from sim.amd.rdna.interpret_memory import access_memory
 from sim.amd.rdna.memory_ops import OPERATIONS
 from sim.amd.rdna.operands import execute, is_zero_mask, read_value
+from sim.amd.rdna.relative import SGPR_COUNT
 from sim.amd.rdna.semantics import CONTROL, NO_EFFECT
 from sim.isa.numpy_value import NumpyValue
 from sim.isa.value import BOOL, U32, U64, Type, Value
@@ -80,6 +81,7 @@ class Wave:
         self.at_barrier = False
         self.executed = 0
         self.started = 0  # tick of the 100 MHz counter
+        self.counts = {"vgpr": 256, "sgpr": SGPR_COUNT}  # registers that an index reaches
 
     @property
     def scc(self) -> Value:
@@ -104,17 +106,29 @@ class Wave:
         """One dword register."""
         if kind == "vgpr":
             return NumpyValue(U32, self.vgprs[index].copy(), self.width)
-        return NumpyValue(U32, self.scalars[kind][index : index + 1].copy(), self.width)
+        at = 0 if kind == "m0" else index
+        return NumpyValue(U32, self.scalars[kind][at : at + 1].copy(), self.width)
 
     def write(self, kind: str, index: int, value: Value, mask: Value | None) -> None:
         """Write one dword register."""
         if not isinstance(value, NumpyValue):
             raise TypeError("a value of another engine")
         if kind != "vgpr":
-            self.scalars[kind][index] = value.element()
+            self.scalars[kind][0 if kind == "m0" else index] = value.element()
             return
         lanes = mask.spread() if isinstance(mask, NumpyValue) else slice(None)
         self.vgprs[index][lanes] = value.spread()[lanes]
+
+    def read_at(self, kind: str, number: Value) -> NumpyValue:
+        """The register with a uniform number; register 0 beyond the last."""
+        index = element(number)
+        return self.read(kind, index if index < self.counts[kind] else 0)
+
+    def write_at(self, kind: str, number: Value, value: Value, mask: Value | None) -> None:
+        """Write it; nothing beyond the last."""
+        index = element(number)
+        if index < self.counts[kind]:
+            self.write(kind, index, value, mask)
 
     def constant(self, target: Type, number: float) -> NumpyValue:
         """A uniform value."""

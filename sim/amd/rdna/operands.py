@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from hcq.errors import SimFault
 from sim.amd.rdna.dpp import shuffle
 from sim.amd.rdna.instruction import Instruction, Operand, inline_bits
+from sim.amd.rdna.relative import MOVES, move
 from sim.amd.rdna.semantics import Semantic, Token, lookup
 from sim.isa.value import F16, F32, U16, U32, U64, Type, Value, lane_id, unballot, where
 
@@ -58,6 +59,12 @@ class Registers(Protocol):
     def constant(self, target: Type, number: float) -> Value:
         """A uniform value."""
 
+    def read_at(self, kind: str, number: Value) -> Value:
+        """The "vgpr" or "sgpr" with a uniform U32 number; register 0 beyond the last."""
+
+    def write_at(self, kind: str, number: Value, value: Value, mask: Value | None) -> None:
+        """Write it; nothing beyond the last."""
+
     def clock(self) -> Value:
         """Ticks of the 100 MHz counter, uniform U64."""
 
@@ -74,6 +81,10 @@ class Write:
 
 def execute(instruction: Instruction, registers: Registers) -> None:
     """Run one computing instruction; SimFault names one without a meaning."""
+    if instruction.name in MOVES:
+        source = instruction.sources[0]
+        move(instruction, registers, lambda part: read_word(registers, source, part))
+        return
     parts = instruction.halves or (instruction,)
     pending = [write for part in parts for write in evaluate(part, registers)]
     for write in pending:

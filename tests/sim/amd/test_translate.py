@@ -155,9 +155,9 @@ def test_the_text_compiles(wave_size, full):
 
 @pytest.mark.refusal
 def test_an_instruction_without_a_meaning_is_a_problem_where_it_stands():
-    code = words(0xBE8A0080, 0xBE82401C, END)  # s_movrels_b32 s2, s28
+    code = words(0xBE8A0080, 0xBE824A1C, END)  # s_rfe_b64
     translator = Translator(program_of(code), 32, full=True)
     translator.text("kernel")
     assert list(translator.problems) == [4]
     assert isinstance(translator.problems[4], SimFault)
-    assert "s_movrels_b32 is not simulated" in str(translator.problems[4])
+    assert "s_rfe_b64 is not simulated" in str(translator.problems[4])
