@@ -93,6 +93,8 @@ class Queue:
     def run(self, limit: int) -> int:
         """Carry out up to `limit` packets, fewer when one has to wait; how many it were."""
         done = 0
+        if not self.is_runnable:
+            return 0
         try:
             while done < limit and self.is_runnable:
                 if not self.frames:
@@ -114,7 +116,7 @@ class Queue:
             self.halted = True
             text = f"{self._where()}: the simulator failed: {error!r}"
             self.gpu.queue_error(self, text, "simulator")
-        return done + self.halted
+        return done + self.halted  # a packet that faults is one that was dealt with
 
     def length(self, frame: Frame) -> int:
         """Words of the packet at the frame's position."""

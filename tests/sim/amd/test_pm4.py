@@ -369,6 +369,15 @@ def test_nothing_runs_after_a_fault(compute):
     assert not s.c.until(lambda: s.out.region.read32(0), 0.01)
 
 
+def test_a_free_running_machine_is_quiet_after_a_fault(compute):
+    s = compute(seed=None)
+    s.queue.submit(*write32(0x10_0000_5008, 1))
+    assert s.c.until(lambda: bool(s.host.faults))
+    before = time.process_time()
+    time.sleep(0.3)
+    assert time.process_time() - before < 0.2
+
+
 def test_memory_freed_by_the_host_faults_instead_of_crashing(compute):
     s = compute()
     page = s.c.memory(4096)
