@@ -52,6 +52,7 @@ SOURCES = (
     "exponential",
     "kernel",
     "math",
+    "single",
     "term",
     "tile",
     "tile_cpu",

@@ -94,7 +94,7 @@ def _log_parts(f: Term, *, fine: bool) -> Term:
     return s * (f - rest)
 
 
-def _ends(x: Term, value: Term) -> Term:
+def log_ends(x: Term, value: Term) -> Term:
     """The logarithm outside the finite positive numbers."""
     inside = (x > 0.0) & (x < inf)
     outside = x.equals(0.0).where(-inf, (x < 0.0).where(nan, x))
@@ -104,13 +104,13 @@ def _ends(x: Term, value: Term) -> Term:
 def log(x: Term, *, fine: bool) -> Term:
     """The natural logarithm."""
     f, e = _split(x, fine=fine)
-    return _ends(x, e * LN2_HEAD + (f - (_log_parts(f, fine=fine) - e * LN2_TAIL)))
+    return log_ends(x, e * LN2_HEAD + (f - (_log_parts(f, fine=fine) - e * LN2_TAIL)))
 
 
 def log2(x: Term, *, fine: bool) -> Term:
     """The logarithm to base 2; exact for powers of two."""
     f, e = _split(x, fine=fine)
-    return _ends(x, e + (f - _log_parts(f, fine=fine)) * INVERSE_LN2)
+    return log_ends(x, e + (f - _log_parts(f, fine=fine)) * INVERSE_LN2)
 
 
 def log1p(y: Term, *, fine: bool) -> Term:

@@ -3,13 +3,14 @@
 LLVM has no instruction for most of them, and what hardware has is approximate. Here
 each is add, mul, div, sqrt, integer operations, bit casts and selects, in the
 order written and without contraction, so every device gives the same bits. float32 functions are
-computed in float64 and rounded once: within 1 ulp. float64 ones are within a few ulp.
+computed in float64 and rounded once, within 1 ulp, but for those of jit.single, within
+1.5. float64 ones are within a few ulp.
 float16 and bfloat16 go through float32.
 """
 
 from collections.abc import Callable
 
-from jit import exponential, trigonometric
+from jit import exponential, single, trigonometric
 from jit.dtype import DType, dtypes
 from jit.kernel import Expr, Pool
 from jit.term import Term, polynomial, with_sign
@@ -124,6 +125,14 @@ FUNCTIONS: dict[str, Callable[..., Term]] = {
 }
 
 
+# What float32 has a function of its own for.
+SINGLE: dict[str, Callable[[Term], Term]] = {
+    "exp": single.exp,
+    "exp2": single.exp2,
+    "log": single.log,
+}
+
+
 def _odd_sum(a: Term, b: Term) -> Term:
     """a + b rounded to odd: a later rounding to fewer bits is then as if it were the only one."""
     total, lost = exponential.two_sum(a, b)
@@ -161,6 +170,8 @@ def expand(e: Expr, pool: Pool) -> Expr:
     terms = [Term(pool, s).to(narrow) for s in e.src]
     if e.op == "fma":
         return fused(*terms).to(e.dtype).expr
+    if narrow is dtypes.float32 and e.op in SINGLE:
+        return SINGLE[e.op](*terms).to(e.dtype).expr
     wide = [t.to(dtypes.float64) for t in terms]
     found = FUNCTIONS[e.op](*wide, fine=e.dtype is dtypes.float64)
     return found.to(narrow).to(e.dtype).expr
