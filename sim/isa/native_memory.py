@@ -184,19 +184,19 @@ some:
         if self.bits < 32:
             return
         self._label("gathering")
+        if self.words in (2, 4):
+            self._branch("%isfull", "pieces", "gather")
+            self._pieces()
+            self._label("gather")
         if self.action == "store" and self.words > 1:
             self._jump("each")  # lanes may overlap: a lane's words stay together, in lane order
             return
-        w = self.width
-        kind, mask = f"<{w} x i64>", f"<{w} x i1>"
-        self._put(f"  %lowv = select {mask} %lanes, {kind} %addr, {kind} splat (i64 -1)")
-        self._put(f"  %highv = select {mask} %lanes, {kind} %addr, {kind} zeroinitializer")
-        self._put(f"  %low = call i64 @llvm.vector.reduce.umin.v{w}i64({kind} %lowv)")
-        self._put(f"  %high = call i64 @llvm.vector.reduce.umax.v{w}i64({kind} %highv)")
-        self._put(f"  %highend = add i64 %high, {self.size}")
+        self._lowest_and_highest("")
         self._check("%gatherfits", "%low", "%highend", report=False)
         self._branch("%gatherfits", "gatherok", "each")
         self._label("gatherok")
+        w = self.width
+        kind, mask = f"<{w} x i64>", f"<{w} x i1>"
         vector, data = f"<{w} x ptr>", f"<{w} x i32>"
         for word in range(self.words):
             moved = self._name(f"add {kind} %addr, splat (i64 {4 * word})")
@@ -214,6 +214,56 @@ some:
                     f"{vector} align 4 {places}, {mask} %lanes)"
                 )
         self._jump("done")
+
+    def _lowest_and_highest(self, tag: str) -> None:
+        """%low: the lowest address; %highend: one past the highest byte."""
+        w = self.width
+        kind, mask = f"<{w} x i64>", f"<{w} x i1>"
+        ones = f"{kind} splat (i64 -1)"
+        self._put(f"  %lowv{tag} = select {mask} %lanes, {kind} %addr, {ones}")
+        self._put(f"  %highv{tag} = select {mask} %lanes, {kind} %addr, {kind} zeroinitializer")
+        self._put(f"  %low{tag} = call i64 @llvm.vector.reduce.umin.v{w}i64({kind} %lowv{tag})")
+        self._put(f"  %high{tag} = call i64 @llvm.vector.reduce.umax.v{w}i64({kind} %highv{tag})")
+        self._put(f"  %highend{tag} = add i64 %high{tag}, {self.size}")
+
+    def _pieces(self) -> None:
+        """All lanes, each with two or four words: a whole piece of memory per lane."""
+        self._label("pieces")
+        self._lowest_and_highest("p")
+        self._check("%piecesfit", "%lowp", "%highendp", report=False)
+        self._branch("%piecesfit", "piecesok", "each")
+        self._label("piecesok")
+        w, piece = self.width, f"<{self.words} x i32>"
+        places = []
+        for lane in range(w):
+            address = self._load("i64", self._at("%ap", 8 * lane), 8)
+            places.append(self._name(f"inttoptr i64 {address} to ptr"))
+        if self.action == "load":
+            values = [self._load(piece, place) for place in places]
+            self._spread(self._joined(values, self.words), w, 0)
+        else:
+            column = f"<{w} x i32>"
+            parts = [self._load(column, self._register(word), 64) for word in range(self.words)]
+            row = f"<{w * self.words} x i32>"
+            value = self._interleaved(parts, w)
+            for lane, place in enumerate(places):
+                pick = ", ".join(f"i32 {lane * self.words + word}" for word in range(self.words))
+                part = self._name(
+                    f"shufflevector {row} {value}, {row} poison, <{self.words} x i32> <{pick}>"
+                )
+                self._put(f"  store {piece} {part}, ptr {place}, align 1")
+        self._jump("done")
+
+    def _joined(self, values: list[str], size: int) -> str:
+        """Vectors of `size` words one behind the other; their number is a power of two."""
+        while len(values) > 1:
+            kind, order = f"<{size} x i32>", ", ".join(f"i32 {i}" for i in range(2 * size))
+            values = [
+                self._name(f"shufflevector {kind} {a}, {kind} {b}, <{2 * size} x i32> <{order}>")
+                for a, b in zip(values[::2], values[1::2], strict=True)
+            ]
+            size *= 2
+        return values[0]
 
     def _lane_by_lane(self) -> None:
         """One checked access per lane; lanes that may not, fault, and read 0."""
@@ -264,21 +314,26 @@ lane:
         align = 64 if group is None else 32
         row, column = f"<{lanes * self.words} x {self.element}>", f"<{lanes} x i32>"
         if self.action == "load":
-            value = self._load(row, pointer)
-            for word in range(self.words):
-                part = value
-                if self.words > 1:
-                    pick = ", ".join(f"i32 {self.words * lane + word}" for lane in range(lanes))
-                    part = self._name(
-                        f"shufflevector {row} {value}, {row} poison, <{lanes} x i32> <{pick}>"
-                    )
-                elif self.bits < 32:
-                    part = self._name(f"zext {row} {value} to {column}")
-                place = self._register(word, start)
-                self._put(f"  store {column} {part}, ptr {place}, align {align}")
+            self._spread(self._load(row, pointer), lanes, start)
             return
         parts = [self._load(column, self._register(w, start), align) for w in range(self.words)]
         self._put(f"  store {row} {self._interleaved(parts, lanes)}, ptr {pointer}, align 1")
+
+    def _spread(self, value: str, lanes: int, start: int) -> None:
+        """Rows (lane 0's words, lane 1's words, ...) to registers."""
+        row, column = f"<{lanes * self.words} x {self.element}>", f"<{lanes} x i32>"
+        for word in range(self.words):
+            part = value
+            if self.words > 1:
+                pick = ", ".join(f"i32 {self.words * lane + word}" for lane in range(lanes))
+                part = self._name(
+                    f"shufflevector {row} {value}, {row} poison, <{lanes} x i32> <{pick}>"
+                )
+            elif self.bits < 32:
+                part = self._name(f"zext {row} {value} to {column}")
+            align = 64 if lanes == self.width else 32
+            place = self._register(word, start)
+            self._put(f"  store {column} {part}, ptr {place}, align {align}")
 
     def _interleaved(self, parts: list[str], lanes: int) -> str:
         """Columns as rows: lane 0's words, lane 1's words, and so on."""
@@ -333,14 +388,13 @@ lane:
 
     def _store_register(self, word: int, value: str, *, masked: bool) -> None:
         w = self.width
+        column = f"<{w} x i32>"
         place = self._register(word)
         if masked:
-            self._put(
-                f"  call void @llvm.masked.store.v{w}i32.p0(<{w} x i32> {value}, "
-                f"ptr align 64 {place}, <{w} x i1> %lanes)"
-            )
-        else:
-            self._put(f"  store <{w} x i32> {value}, ptr {place}, align 64")
+            # Not a masked store: the host cannot forward from one to the load that follows.
+            old = self._name(f"load volatile {column}, ptr {place}, align 64")
+            value = self._name(f"select <{w} x i1> %lanes, {column} {value}, {column} {old}")
+        self._put(f"  store {column} {value}, ptr {place}, align 64")
 
     # --- small pieces of text
 
