@@ -5,7 +5,7 @@ from math import prod
 
 from jit.access import Strides
 from jit.kernel import Expr, Kernel, expressions
-from jit.math import FUNCTIONS
+from jit.math import FUNCTIONS, SINGLE
 from jit.tile import (
     Machine,
     Plan,
@@ -52,8 +52,9 @@ def _vectorised(kernel: Kernel, machine: Machine, strides: Strides, plan: Plan) 
 
 
 def _lanes(kernel: Kernel, machine: Machine, axis: int) -> int:
-    # Math functions compute in float64, whatever they are given.
-    size = 8 if any(e.op in FUNCTIONS for e in expressions(kernel)) else width(kernel)
+    # Most math functions compute in float64, whatever they are given.
+    wide = FUNCTIONS.keys() - SINGLE.keys()
+    size = 8 if any(e.op in wide for e in expressions(kernel)) else width(kernel)
     widest = max(machine.vector_bytes // size, 2)
     return min(widest, power_below(kernel.axes[axis].size))
 
