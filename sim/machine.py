@@ -138,8 +138,9 @@ class Machine:
                 if refusal.number == EINTR or (refusal.number == EAGAIN and self.now() < limit):
                     self.relax()
                     continue
-                error = refused(call, args, refusal.number)
-                raise error from None
+                # No name for it here: a frame that knows its own error is a cycle, which
+                # would keep whatever the callers hold until the collector runs.
+                raise refused(call, args, refusal.number) from None
             return
 
     def reserve(self, size: int, alignment: int = PAGE, below: int = 1 << 47) -> int:

@@ -2,7 +2,9 @@
 
 import array
 import errno
+import gc
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -378,6 +380,27 @@ def test_large_block_is_had_after_small_ones_on_a_small_gpu(amd, uint8):
     large = Buffer("AMD", 48 * MIB, uint8).allocate()
     assert large.is_allocated
     assert Device["AMD"].allocator.statistics.cached == 0
+
+
+@pytest.mark.row("BUF-13")
+@pytest.mark.row("ALC-05")
+def test_changing_sizes_never_exceed_a_small_gpu_without_the_cyclic_collector(amd, uint8):
+    amd(vram=64 * MIB + DRIVER_BYTES)
+    sizes = random.Random(3)
+    kept = []
+    gc.disable()
+    try:
+        for step in range(2000):
+            buffer = Buffer("AMD", sizes.randrange(1, 12 * MIB), uint8).allocate()
+            if step % 20 == 0:
+                mark = bytes([step % 251]) * min(64, buffer.size)
+                buffer.view(len(mark), uint8, 0).copy_in(mark)
+            kept = [*kept[-3:], buffer]
+            assert Device["AMD"].allocator.statistics.reserved <= 64 * MIB + DRIVER_BYTES
+        assert Device["AMD"].allocator.live == sum(buffer.size for buffer in kept)
+    finally:
+        gc.enable()
+    assert Device["AMD"].allocator.statistics.failures == 0
 
 
 @pytest.mark.row("ALC-01")
