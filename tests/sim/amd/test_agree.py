@@ -244,7 +244,9 @@ class Writer:
         if operation.returns == "glc":
             fields["glc"] = 1 if "csub" in opcode.name else pick.getrandbits(1)
             fields["vdst"] = self._vector(operation.count) if fields["glc"] else 0
-        if name == "SCRATCH":
+        if operation.add_thread_id:
+            fields |= {"saddr": 8, "addr": 0}
+        elif name == "SCRATCH":
             sve = pick.getrandbits(1)
             fields |= {"saddr": pick.choice([10, NULL]), "sve": sve, "addr": sve}
         elif name == "GLOBAL" and pick.random() < 0.5:
@@ -422,7 +424,7 @@ def run(assembly, seed, count, **options):
     stride, *rest = BUFFERS[seed % len(BUFFERS)]
     arguments[32:48].view(np.uint32)[:] = [data & 0xFFFFFFFF, data >> 32 | stride << 16, *rest]
     dispatch = Dispatch(
-        code=entry, rsrc1=31, rsrc2=2 << 1 | 16 << 15 | 1, rsrc3=0,
+        code=entry, rsrc1=31 | 0xF0 << 12, rsrc2=2 << 1 | 16 << 15 | 1, rsrc3=0,
         user_data=(kernarg & 0xFFFFFFFF, kernarg >> 32, *[0] * 14), groups=(1, 1, 1),
         threads=(assembly.wave_size, 1, 1), wave_size=assembly.wave_size, scratch_base=scratch,
         tmpring_size=(16384 * 64 // 256) << 12 | 1,
