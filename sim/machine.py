@@ -22,9 +22,9 @@ from hcq.errors import ConfigError
 from hcq.host import EAGAIN_SECONDS, PAGE, LinuxHost, Region, refused
 from hcq.ioctl_defs import Ioctl, kfd
 from sim.amd import chips, drm, topology
-from sim.amd.events import Refusal
 from sim.amd.gpu import Board, Fault, Gpu, Limits
 from sim.amd.kfd import Kfd
+from sim.amd.refusal import Refusal
 from sim.clock import RealClock, VirtualClock
 from sim.files import Files
 from sim.inject import Injection
@@ -72,6 +72,7 @@ class Machine:
         self.files = Files()
         self.log: deque[tuple[Any, ...]] = deque(maxlen=LOG_LENGTH)
         self.calls: deque[str] = deque(maxlen=LOG_LENGTH)  # through the boundary, by name
+        self.refusals: deque[tuple[str, int, str]] = deque(maxlen=LOG_LENGTH)  # with reasons
         self.is_closed = False
         self._digest = hashlib.sha256()
         self._real = LinuxHost()
@@ -135,6 +136,7 @@ class Machine:
                 self._ioctl(fd, call, address)
             except Refusal as refusal:
                 self._record("refused", call.name, refusal.number)
+                self.refusals.append((call.name, refusal.number, refusal.why))
                 if refusal.number == EINTR or (refusal.number == EAGAIN and self.now() < limit):
                     self.relax()
                     continue
@@ -158,6 +160,7 @@ class Machine:
             return self.kfd.mmap(size, offset, address)
         except Refusal as refusal:
             self._record("refused", "mmap", refusal.number)
+            self.refusals.append(("mmap", refusal.number, refusal.why))
             text = f"mmap: {os.strerror(refusal.number)}; {refusal.why}"
             raise OSError(refusal.number, text) from None
 

@@ -10,7 +10,7 @@ from cffi import FFI
 
 from hcq.ioctl_defs import amdgpu
 from sim import user
-from sim.amd.events import Refusal
+from sim.amd.refusal import Refusal
 
 _ffi = FFI()
 DRIVER_VERSION = (3, 61, 0)

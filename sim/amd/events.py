@@ -11,17 +11,9 @@ from errno import EINVAL, ENOSPC
 from typing import Any
 
 from hcq.ioctl_defs import kfd
+from sim.amd.refusal import Refusal
 
 _NANOSECONDS_PER_MILLISECOND = 1_000_000
-
-
-class Refusal(Exception):
-    """The kernel answers a call with an errno; `why` goes to the machine's log."""
-
-    def __init__(self, number: int, why: str) -> None:
-        super().__init__(why)
-        self.number = number
-        self.why = why
 
 
 @dataclass

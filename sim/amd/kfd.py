@@ -20,9 +20,10 @@ from hcq.ioctl_defs import Ioctl, kfd
 from sim import user
 from sim.amd import create_queue
 from sim.amd.caches import Caches
-from sim.amd.events import Events, Refusal, SlotPage, Waiter
+from sim.amd.events import Events, SlotPage, Waiter
 from sim.amd.gpu import Board, Gpu
 from sim.amd.queue import Queue
+from sim.amd.refusal import Refusal
 from sim.amd.vm import GPUVM_BASE, GPUVM_LIMIT, Buffers
 from sim.memory import PageFault
 from sim.schedule import Scheduler

@@ -100,7 +100,7 @@ _OPCODES = frozenset(Opcode)
 _ANY = 1 << 14
 
 
-@packet(Opcode.NOP, 0, _ANY)
+@packet(Opcode.NOP, 1, _ANY)
 def nop(queue: Pm4Queue, body: "array[int]") -> bool:
     return True
 

@@ -6,7 +6,8 @@ import pytest
 
 from hcq.errors import IoctlError
 from hcq.ioctl_defs import kfd
-from sim.amd.events import Events, Refusal, SlotPage
+from sim.amd.events import Events, SlotPage
+from sim.amd.refusal import Refusal
 
 UNSIGNALED = 2**64 - 1
 

@@ -47,6 +47,15 @@ def test_old_and_new_struct_sizes_are_taken(client, call):
     assert c.call(call, **fields).doorbell_offset >> 62 == 3
 
 
+def test_the_machine_knows_why_it_refused(client):
+    c = client()
+    with refused(errno.EINVAL):
+        c.allocate(0)
+    name, number, why = c.host.refusals[-1]
+    assert (name, number) == ("KFD_ALLOC_MEMORY_OF_GPU", errno.EINVAL)
+    assert "no bytes" in why
+
+
 def test_a_refused_call_says_name_and_fields(client):
     with pytest.raises(IoctlError, match="KFD_ALLOC_MEMORY_OF_GPU: Invalid argument; va_addr=0x"):
         client().allocate(0)
@@ -294,6 +303,18 @@ def test_user_memory_is_mapped_where_it_is(client):
     )  # fmt: skip
     c.map(made.handle)
     assert c.host.gpus[0].memory.read32(region.address + 4) == 9
+
+
+def test_two_gpus_use_one_buffer(machine, client):
+    first = client(count=2)
+    second = type(first)(first.host, 1).acquire()
+    made = first.allocate(PAGE)
+    first.map(made.handle, gpu_ids=[first.gpu_id, second.gpu_id])
+    queue = second.queue()
+    at = made.va_addr
+    queue.submit(0xC0033700, 0x00100500, at & 0xFFFFFFFF, at >> 32, 5)
+    assert queue.finished()
+    assert first.host.gpus[0].memory.read32(at) == 5
 
 
 # Queues
