@@ -236,9 +236,11 @@ class Allocator:
         except (OutOfMemory, DeviceError, Unsupported, BufferUseError):
             raise
         except (HcqError, OSError, MemoryError) as error:
-            facts = error.facts if isinstance(error, HcqError) else {"cause": str(error)}
-            what = str(error).splitlines()[0]
-            raise OutOfMemory(what, device=self.name, facts=facts) from error
+            facts: dict[str, Any] = {"cause": str(error)}
+            what, hint = str(error).partition("\n")[0] or type(error).__name__, None
+            if isinstance(error, HcqError):
+                facts, hint = error.facts, error.hint
+            raise OutOfMemory(what, device=self.name, facts=facts, hint=hint) from error
 
     def _out_of_memory(self, size: int, cause: OutOfMemory) -> OutOfMemory:
         facts: dict[str, Any] = {
@@ -254,5 +256,5 @@ class Allocator:
             f"{self.name} has no memory for {size} bytes: {cause.what}",
             device=self.name,
             facts={**cause.facts, **known},
-            hint="drop tensors that are no longer needed, or use smaller batches",
+            hint=cause.hint or "drop tensors that are no longer needed, or use smaller batches",
         )

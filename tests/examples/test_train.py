@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -126,3 +127,23 @@ def test_dispatches_the_gpu_counts_equal_the_kernels_we_count(tmp_path):
     dispatches = re.search(r"^dispatches (\d+)$", done.stderr, re.M)[1]
     assert int(dispatches) > 50
     assert counted == [dispatches, dispatches]
+
+
+@pytest.mark.row("ENV-01")
+@pytest.mark.refusal
+@pytest.mark.skipif(Path("/dev/kfd").exists(), reason="this machine has an AMD GPU")
+def test_a_named_gpu_that_is_not_there_ends_the_run_at_once():
+    start = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "examples/train.py"],
+        cwd=ROOT,
+        env={**os.environ, "DEVICE": "AMD"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert time.monotonic() - start < 2
+    assert (done.returncode, done.stdout) == (1, "")
+    for part in ("no AMD GPU here: /dev/kfd does not exist", "lspci", "python -m sim"):
+        assert part in done.stderr

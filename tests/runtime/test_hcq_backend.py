@@ -320,6 +320,16 @@ def test_impossible_options_are_unsupported_by_name(amd, int32, option, options)
 
 
 @pytest.mark.row("BUF-12")
+@pytest.mark.refusal
+def test_host_view_of_vram_without_a_large_bar_is_refused_with_the_remedy(amd, int32):
+    amd(large_bar=False)
+    options = MemoryOptions(cpu_access=True)
+    with pytest.raises(OutOfMemory, match=r"hint: turn on resizable BAR"):
+        Buffer("AMD", 2, int32, options=options).allocate()
+    assert Buffer("AMD", 2, int32).copy_in(words(1, 2)).copy_out() == words(1, 2)
+
+
+@pytest.mark.row("BUF-12")
 @pytest.mark.parametrize("size", [1, 5000])
 def test_zero_memory_reads_zero(amd, uint8, size):
     amd()
