@@ -65,12 +65,12 @@ def refusal(instruction):
     name = instruction.name
     if name in NO_EFFECT | CONTROL | OPERATIONS.keys():
         return ""
+    wave = Wave(32, 0, bytearray())
+    wave.set_exec(0xFFFF_FFFF)
     try:
         if name in mode.CHANGES:
-            mode.check_change(instruction)
+            mode.change(instruction, wave)
         else:
-            wave = Wave(32, 0, bytearray())
-            wave.set_exec(0xFFFF_FFFF)
             execute(instruction, wave)
     except SimFault as fault:
         return str(fault)

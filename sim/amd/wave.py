@@ -31,6 +31,7 @@ from sim.amd.rdna.launch import (
     starting_lanes,
     vector_registers,
 )  # fmt: skip
+from sim.amd.rdna.mode import launch_denormals
 from sim.amd.rdna.semantics import all_semantics
 from sim.isa import state
 from sim.isa.jit import Jit
@@ -185,6 +186,7 @@ class Executor:
                 waves = interpret.start_group(dispatch, group, scratch)
                 for wave in waves:
                     wave.started = dispatch.started
+                    wave.denormals = launch_denormals(dispatch.rsrc1)
                     wave.counts["vgpr"] = vector_registers(dispatch)
                 self.counters["waves"] += len(waves)
                 self.counters["instructions"] += interpret.run_group(self.memory, waves, stop)
@@ -245,9 +247,14 @@ class _Run:
 
     def _find_kernel(self) -> Kernel:
         try:
-            return self._executor.kernels().at(self._dispatch.code, self._dispatch.wave_size)
+            dispatch = self._dispatch
+            denormals = launch_denormals(dispatch.rsrc1)
+            return self._executor.kernels().at(dispatch.code, dispatch.wave_size, denormals)
         except PageFault as fault:
             raise WaveFault("memory", fault.address, "execute", fault.address, str(fault)) from None
+        except SimFault as fault:
+            code = self._dispatch.code
+            raise WaveFault("illegal", code, "execute", code, str(fault)) from None
 
     def _check_registers(self) -> None:
         have, used = vector_registers(self._dispatch), self._kernel.vector_count

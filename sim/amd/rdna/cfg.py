@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from hcq.errors import SimFault
 from sim.amd.rdna.decode import decode
 from sim.amd.rdna.instruction import Instruction, Operand
+from sim.amd.rdna.mode import KEEP_DENORMALS
 from sim.amd.rdna.semantics import CONTROL
 
 PAGE = 4096
@@ -35,6 +36,7 @@ class Block:
     successors: tuple[int, ...] = ()
     problem: SimFault | None = None  # why there is no instruction at the end
     full: frozenset[int] = frozenset()  # scalar registers that hold all ones at the start
+    denormals: int | None = KEEP_DENORMALS  # MODE.denorm at the start; None: it depends
 
     @property
     def end(self) -> int:
@@ -167,6 +169,29 @@ def _resumes(block: Block) -> set[int]:
     if block.last == "s_barrier":
         return set(block.successors)
     return {target for target in block.successors if target <= block.start}
+
+
+# --- modes
+
+
+def mark_denormals(program: Program, initial: int) -> None:
+    """Fill Block.denormals for a wave that starts with `initial` in MODE.denorm."""
+    starts = set(program.blocks) if program.indirect else {0}
+    states: dict[int, int | None] = dict.fromkeys(starts, initial)
+    todo = list(states)
+    while todo:
+        block = program.blocks[todo.pop()]
+        now = states[block.start]
+        for instruction in block.instructions:
+            if instruction.name == "s_denorm_mode":
+                now = instruction.offset & 0xF
+        for target in block.successors:
+            merged = now if states.get(target, now) == now else None
+            if target not in states or states[target] != merged:
+                states[target] = merged
+                todo.append(target)
+    for start, block in program.blocks.items():
+        block.denormals = states.get(start, initial)
 
 
 # --- lanes known to be active

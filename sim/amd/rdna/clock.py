@@ -8,7 +8,7 @@ Source: AMD "RDNA3" Instruction Set Architecture, sections 3.3 (state), 16.5 (S_
 """
 
 from hcq.errors import SimFault
-from sim.amd.rdna.mode import HWREG, INITIAL_MODE, MODE_ID
+from sim.amd.rdna.mode import HWREG, MODE_ID, mode_register
 from sim.amd.rdna.semantics import scalar
 from sim.isa.value import U32, U64, Value, constant
 
@@ -17,11 +17,11 @@ SHADER_CYCLES_BITS = 20
 GET_REALTIME = 131  # a message
 
 
-@scalar("s_getreg_b32", to=U32, reads=("imm", "clock"))
-def s_getreg_b32(immediate: int, clock: Value) -> Value:
+@scalar("s_getreg_b32", to=U32, reads=("imm", "denormals", "clock"))
+def s_getreg_b32(immediate: int, denormals: int, clock: Value) -> Value:
     field = HWREG.unpack(immediate & 0xFFFF)
     if field["id"] == MODE_ID:
-        register = constant(clock, U32, INITIAL_MODE)
+        register = constant(clock, U32, mode_register(denormals))
     elif field["id"] == SHADER_CYCLES_ID:
         register = clock.to(U32) & (1 << SHADER_CYCLES_BITS) - 1
     else:

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sim.amd.rdna.cfg import EXEC, M0, TTMP, VCC
+from sim.amd.rdna.mode import KEEP_DENORMALS
 from sim.amd.rdna.relative import SGPR_COUNT
 from sim.isa import state
 from sim.isa.emitter import Emitter
@@ -45,6 +46,7 @@ class EmitRegisters:
         self.emitter = emitter
         self.width = emitter.width
         self.full = set(full)  # scalar registers that hold all ones
+        self.denormals = KEEP_DENORMALS  # MODE.denorm
         self.uses: set[int] = set()  # read from their home before the block writes them
         self.writes: set[int] = set()
         self._values: dict[int, str] = {}

@@ -80,6 +80,7 @@ class Wave:
         self.is_ended = False
         self.at_barrier = False
         self.executed = 0
+        self.denormals = mode.KEEP_DENORMALS
         self.started = 0  # tick of the 100 MHz counter
         self.counts = {"vgpr": 256, "sgpr": SGPR_COUNT}  # registers that an index reaches
 
@@ -232,7 +233,7 @@ def step(memory: GpuMemory, wave: Wave, code: dict[int, Instruction]) -> None:
     elif name in OPERATIONS:
         access_memory(instruction, OPERATIONS[name], wave, memory)
     elif name in mode.CHANGES:
-        mode.check_change(instruction)
+        mode.change(instruction, wave)
     else:
         execute(instruction, wave)
 

@@ -14,7 +14,8 @@ from functools import cached_property
 from pathlib import Path
 
 from hcq.errors import SimFault
-from sim.amd.rdna.cfg import CodeReader, Program, discover
+from sim.amd.rdna.cfg import CodeReader, Program, discover, mark_denormals
+from sim.amd.rdna.mode import KEEP_DENORMALS
 from sim.amd.rdna.translate import Translator
 from sim.isa.jit import Jit, digest_of
 from sim.memory import GpuMemory
@@ -29,6 +30,7 @@ class Kernel:
     program: Program
     code: bytes
     low: int  # of the code, bytes from the entry
+    denormals: int = KEEP_DENORMALS  # MODE.denorm at the entry
     functions: dict[bool, int] = field(default_factory=dict)  # full waves, others
     targets: set[int] = field(default_factory=set)  # computed branch targets seen so far
 
@@ -62,15 +64,18 @@ class Kernels:
         self._memory = memory
         self._jit = jit
         self._lock = threading.Lock()
-        self._known: dict[tuple[int, int], Kernel] = {}
+        self._known: dict[tuple[int, int, int], Kernel] = {}
 
-    def at(self, entry: int, wave_size: int) -> Kernel:
-        """The kernel whose first instruction is at `entry`, decoded anew if its bytes changed."""
-        kernel = self._known.get((entry, wave_size))
+    def at(self, entry: int, wave_size: int, denormals: int = KEEP_DENORMALS) -> Kernel:
+        """The kernel whose first instruction is at `entry`, decoded anew if its bytes changed.
+
+        denormals is MODE.denorm as the launch sets it.
+        """
+        kernel = self._known.get((entry, wave_size, denormals))
         if kernel is not None and self._is_current(kernel):
             return kernel
-        kernel = self._decoded(entry, wave_size, set())
-        self._known[entry, wave_size] = kernel
+        kernel = self._decoded(entry, wave_size, denormals, set())
+        self._known[entry, wave_size, denormals] = kernel
         return kernel
 
     def function(self, kernel: Kernel, *, full: bool) -> int:
@@ -85,9 +90,11 @@ class Kernels:
         """A kernel decoded again with one more target of computed branches."""
         with self._lock:
             kernel.targets.add(address - kernel.entry)
-            fresh = self._decoded(kernel.entry, kernel.wave_size, kernel.targets)
+            fresh = self._decoded(
+                kernel.entry, kernel.wave_size, kernel.denormals, kernel.targets
+            )
             fresh.targets = kernel.targets
-            self._known[kernel.entry, kernel.wave_size] = fresh
+            self._known[kernel.entry, kernel.wave_size, kernel.denormals] = fresh
             return fresh
 
     def _is_current(self, kernel: Kernel) -> bool:
@@ -96,22 +103,28 @@ class Kernels:
         self._memory.check(kernel.entry + kernel.low, len(kernel.code), "execute")
         return ctypes.string_at(kernel.entry + kernel.low, len(kernel.code)) == kernel.code
 
-    def _decoded(self, entry: int, wave_size: int, targets: set[int]) -> Kernel:
+    def _decoded(
+        self, entry: int, wave_size: int, denormals: int, targets: set[int]
+    ) -> Kernel:
         def fetch(address: int, size: int) -> bytes:
             self._memory.check(address, size, "execute")
             return ctypes.string_at(address, size)
 
         program = discover(CodeReader(fetch, entry), wave_size, targets)
+        mark_denormals(program, denormals)
         low, high = program.span()
         code = ctypes.string_at(entry + low, high - low)
-        return Kernel(entry, wave_size, program, code, low, targets=set(targets))
+        return Kernel(
+            entry, wave_size, program, code, low, denormals=denormals, targets=set(targets)
+        )  # fmt: skip
 
     def _translated(self, kernel: Kernel, full: bool) -> int:
         problems = [(at, str(problem)) for at, problem in sorted(kernel.problems.items())]
         translator = digest_of(Path(__file__).parent)
         targets = sorted(kernel.targets)
         identity = (
-            translator, kernel.wave_size, full, kernel.low, targets, problems, kernel.code
+            translator, kernel.wave_size, kernel.denormals, full, kernel.low, targets, problems,
+            kernel.code,
         )  # fmt: skip
         key = hashlib.sha256(repr(identity).encode()).hexdigest()
         name = f"rdna_{key[:32]}"

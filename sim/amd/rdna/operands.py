@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from hcq.errors import SimFault
 from sim.amd.rdna.dpp import shuffle
 from sim.amd.rdna.instruction import Instruction, Operand, inline_bits
+from sim.amd.rdna.mode import KEEP_RESULTS, KEEP_SOURCES, flush
 from sim.amd.rdna.relative import MOVES, move
 from sim.amd.rdna.semantics import Semantic, Token, lookup
 from sim.isa.value import F16, F32, U16, U32, U64, Type, Value, lane_id, unballot, where
@@ -28,6 +29,9 @@ APERTURES = {  # operand code: (low word, high word)
     237: (0, PRIVATE_APERTURE),
     238: (0xFFFF_FFFF, PRIVATE_APERTURE),
 }
+
+
+SEES_DENORMALS = frozenset({"v_cmp_class_f32", "v_cmpx_class_f32"})  # whatever MODE says
 
 
 class Registers(Protocol):
@@ -64,6 +68,10 @@ class Registers(Protocol):
 
     def write_at(self, kind: str, number: Value, value: Value, mask: Value | None) -> None:
         """Write it; nothing beyond the last."""
+
+    @property
+    def denormals(self) -> int:
+        """MODE.denorm."""
 
     def clock(self) -> Value:
         """Ticks of the 100 MHz counter, uniform U64."""
@@ -106,7 +114,10 @@ def evaluate(instruction: Instruction, registers: Registers) -> list[Write]:
         results = (results,)
     if not semantic.scalar:
         results = tuple(
-            _modify_result(instruction, semantic, token, result)
+            _flushed(
+                _modify_result(instruction, semantic, token, result), semantic, registers,
+                KEEP_RESULTS,
+            )
             for token, result in zip(semantic.results, results, strict=True)
         )
     destinations = list(instruction.destinations)
@@ -275,7 +286,7 @@ def _vector_arguments(
         if at == 0 and instruction.dpp is not None:
             value, allowed = shuffle(value, instruction.dpp, registers.exec_mask())
             mask = allowed if mask is None else mask & allowed
-        arguments.append(value)
+        arguments.append(_flushed(value, semantic, registers, KEEP_SOURCES))
     return _counted(arguments, semantic), mask
 
 
@@ -311,8 +322,16 @@ def _read_old(instruction: Instruction, semantic: Semantic, registers: Registers
     token = semantic.results[0]
     operand = instruction.destinations[0]
     if isinstance(token, Type):
-        return read_value(registers, operand, token)
+        old = read_value(registers, operand, token)
+        return _flushed(old, semantic, registers, KEEP_SOURCES)
     raise TypeError(f"{semantic.name}: old value of {token}")
+
+
+def _flushed(value: Any, semantic: Semantic, registers: Registers, keep: int) -> Any:
+    """The value, its 32-bit denormals replaced by 0 where MODE says so."""
+    if registers.denormals & keep or semantic.scalar or semantic.name in SEES_DENORMALS:
+        return value
+    return flush(value) if isinstance(value, Value) and value.type == F32 else value
 
 
 def _read_exec(_: Instruction, semantic: Semantic, registers: Registers) -> Value:
@@ -341,6 +360,7 @@ READS: dict[str, Reader] = {
     "neg_lo": lambda instruction, _, __: instruction.neg_lo,
     "op_sel": lambda instruction, _, __: instruction.op_sel,
     "message": lambda instruction, _, __: instruction.fields["ssrc0"],
+    "denormals": lambda _, __, registers: registers.denormals,
     "clock": lambda _, __, registers: registers.clock(),
     "zero": lambda _, __, registers: registers.constant(U32, 0),
 }

@@ -20,6 +20,7 @@ Tokens in `reads`, appended to the arguments in order:
 - "exec": vector instructions get BOOL lanes; scalar ones uniform U32 or U64, as wide as their
   first source.
 - "clock": uniform U64, ticks of the 100 MHz counter.
+- "denormals" (int): MODE.denorm.
 - "clamp" (bool), "imm", "message", "neg_lo", "op_sel" (ints): of the instruction. Where a
   function reads "clamp", it saturates by itself.
 

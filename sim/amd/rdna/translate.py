@@ -126,6 +126,9 @@ unknown:
         emitter.line("")
         done = 0
         try:
+            if block.denormals is None:
+                raise SimFault("two denormal modes meet here, which is not simulated")
+            registers.denormals = block.denormals
             while done < len(block.instructions):
                 batch = batch_at(block.instructions, done)
                 if batch:
@@ -134,7 +137,8 @@ unknown:
                     self._instruction(block.instructions[done], registers, memory)
                 done += max(len(batch), 1)
         except SimFault as problem:
-            self._fault(block.instructions[done].address, problem)
+            at = block.instructions[done].address if block.instructions else block.start
+            self._fault(at, problem)
         else:
             if block.problem is not None:
                 self._fault(block.end, block.problem)
@@ -154,7 +158,7 @@ unknown:
         if name in NO_EFFECT:
             return
         if name in mode.CHANGES:
-            mode.check_change(instruction)
+            mode.change(instruction, registers)
         elif name in CONTROL_EMITTERS:
             CONTROL_EMITTERS[name](self, instruction, registers)
         elif is_memory(name):

@@ -125,8 +125,8 @@ class Gpu:
         user = (arguments & 0xFFFFFFFF, arguments >> 32, index, *[0] * 13)
         rest = {"threads": (32, 1, 1), "wave_size": 32, **fields}
         self.executor.run(Dispatch(
-            code=entry, rsrc1=1, rsrc2=3 << 1 | 1 << 15, rsrc3=0, user_data=user, groups=(1, 1, 1),
-            **rest,
+            code=entry, rsrc1=0xF0001, rsrc2=3 << 1 | 1 << 15, rsrc3=0, user_data=user,
+            groups=(1, 1, 1), **rest,
         ))  # fmt: skip
         return view
 
@@ -210,7 +210,7 @@ def test_a_scalar_move_by_m0_to_vcc_is_refused():
 def test_other_hardware_registers_are_refused_by_number():
     clock = Wave(32, 0, bytearray()).constant(U64, 5)
     with pytest.raises(SimFault, match="s_getreg_b32 of hardware register 23 is not simulated"):
-        s_getreg_b32(0xF817, clock)
+        s_getreg_b32(0xF817, 0xF, clock)
 
 
 @pytest.mark.refusal

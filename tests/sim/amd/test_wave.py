@@ -239,7 +239,7 @@ class Gpu:
     def dispatch(self, code, *, groups=(1, 1, 1), threads=(32, 1, 1), **fields):
         entry = code if isinstance(code, int) else self.load(code)
         rsrc2 = 2 << 1 | 0b111 << 7 | fields.pop("lds", 0) // 512 << 15
-        fields = {"wave_size": 32, "rsrc1": 1, **fields}
+        fields = {"wave_size": 32, "rsrc1": 0xF0001, **fields}
         return Dispatch(
             code=entry, rsrc2=rsrc2, rsrc3=0, groups=groups, threads=threads,
             user_data=(self.kernarg & 0xFFFFFFFF, self.kernarg >> 32, *[0] * 14), **fields,
