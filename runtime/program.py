@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hcq.errors import BufferUseError, LaunchError, nearest
-from runtime.backend import Backend, Code, CodeArgument, Loaded, Memory
+from runtime.backend import Backend, Code, CodeArgument, LaunchSize, Loaded, Memory
 from runtime.counters import GlobalCounters
 
 if TYPE_CHECKING:
@@ -87,14 +87,32 @@ class Program:
         return float(timed(self.loaded, places, scalars, grid, limit_ms))
 
     def launch_grid(self, variables: Mapping[str, int]) -> Grid | None:
-        """The launch sizes for these variables; None: those of the code."""
+        """The launch sizes for these variables; None: those of the code.
+
+        LaunchError for a variable without a value, and for sizes outside 0 to the code's.
+        """
         sizes = self.code.sizes
         if sizes is None:
             return None
         x, y, z = (
-            s if isinstance(s, int) else s.at(bound(self, s.variable, variables)) for s in sizes
+            self._size(size, most, variables)
+            for size, most in zip(sizes, self.code.grid, strict=True)
         )
         return x, y, z
+
+    def _size(self, size: int | LaunchSize, most: int, variables: Mapping[str, int]) -> int:
+        if isinstance(size, int):
+            return size
+        value = bound(self, size.variable, variables)
+        found = size.at(value)
+        if not 0 <= found <= most:
+            raise LaunchError(
+                f"{self.name}: {size.variable}={value} asks for {found} groups, 0 to {most} are "
+                "possible",
+                device=self.device.name,
+                facts={"kernel": self.name, "variable": size.variable, "limit": most},
+            )
+        return found
 
     def _check(self, buffers: int, scalars: int) -> None:
         if buffers != self.buffer_count or scalars != self.scalar_count:

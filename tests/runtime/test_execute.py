@@ -211,6 +211,17 @@ def test_unbound_variable_of_a_launch_size_is_named(int32, fill_kernel):
         run_linear([ProgramCall(kernel, (Buffer("CPU", 4, int32),), "CPU", 1, {"m": 5})])
 
 
+@pytest.mark.row("EXE-03")
+@pytest.mark.refusal
+@pytest.mark.parametrize(("value", "found"), [(9, 9), (-1, -1)])
+def test_launch_size_outside_its_limits_is_refused(int32, fill_kernel, value, found):
+    kernel = fill_kernel(8, variables=(), sizes=(LaunchSize("n"), 1, 1))
+    out = Buffer("CPU", 8, int32)
+    with pytest.raises(LaunchError, match=f"fill: n={value} asks for {found} groups, 0 to 8"):
+        run_linear([ProgramCall(kernel, (out,), "CPU", 1, {"n": value})])
+    assert GlobalCounters.kernel_count == 0
+
+
 def test_launch_size_rounds_up():
     assert LaunchSize("n", 3, 64).at(100) == 5
 
