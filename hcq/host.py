@@ -24,7 +24,7 @@ _ffi.cdef("""
     void *mmap(void *address, size_t length, int prot, int flags, int fd, int64_t offset);
     int munmap(void *address, size_t length);
 """)
-_FAILED = (1 << 64) - 1
+_MAX64 = _FAILED = (1 << 64) - 1
 _NORESERVE = 0x4000  # Source: Linux include/uapi/asm-generic/mman-common.h
 _FIXED = 0x10
 PAGE = 4096
@@ -98,11 +98,13 @@ class MappedRegion:
         # One memoryview per width: an item store through a cast view is a single aligned store.
         raw = memoryview(_ffi.buffer(_ffi.cast("char *", address), size)).cast("B")
         self._bytes = raw
+        self._words64 = raw[: size // 8 * 8].cast("Q")
+        self._last64 = size - 8
         self._views: dict[int, memoryview[int]] = {
             1: raw,
             2: raw[: size // 2 * 2].cast("H"),
             4: raw[: size // 4 * 4].cast("I"),
-            8: raw[: size // 8 * 8].cast("Q"),
+            8: self._words64,
         }
 
     def _at(self, offset: int, size: int) -> int:
@@ -135,7 +137,10 @@ class MappedRegion:
         return self._load(offset, 4)
 
     def read64(self, offset: int) -> int:
-        return self._load(offset, 8)
+        # As _load; polls and submissions come here.
+        if offset % 8 or not 0 <= offset <= self._last64:
+            self._at(offset, 8)
+        return self._words64[offset >> 3]
 
     def write8(self, offset: int, value: int) -> None:
         self._store(offset, 1, value)
@@ -147,7 +152,9 @@ class MappedRegion:
         self._store(offset, 4, value)
 
     def write64(self, offset: int, value: int) -> None:
-        self._store(offset, 8, value)
+        if offset % 8 or not 0 <= offset <= self._last64 or not 0 <= value <= _MAX64:
+            self._store(offset, 8, value)
+        self._words64[offset >> 3] = value
 
     def read(self, offset: int, size: int) -> bytes:
         return bytes(self._span(offset, size))

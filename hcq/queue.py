@@ -236,9 +236,11 @@ class Builder:
 
     def _plain(self, words: list[int], starts: Sequence[int]) -> Self:
         """As _packets, for words that hold no formula: nothing is looked at."""
+        if threading.get_ident() != self._thread or self.bound is not None:
+            self._refuse()
         at = len(self.words)
-        self._packet()
-        self.starts += [at + start for start in starts]
+        self.starts.append(at)
+        self.starts += [at + start for start in starts] if at else starts
         self.words += words
         return self
 

@@ -5,6 +5,7 @@ and never wrap: words for compute, bytes for copies; a copy packet never lies
 across the end of the ring.
 """
 
+import struct
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -45,6 +46,7 @@ class Channel:
         self._node = node
         self._arch = arch
         self.ring_bytes = ring_bytes
+        self.ring_units = ring_bytes // self.unit
         self.name = f"{self.kind}0"
         self.put = start  # units, 64-bit, never wraps
         # Words to run once, with the next queue: behind the wait it is put after.
@@ -104,11 +106,6 @@ class Channel:
         return self._pointer_view.read64(READ_POINTER)
 
     @property
-    def ring_units(self) -> int:
-        """Units in the ring."""
-        return self.ring_bytes // self.unit
-
-    @property
     def used(self) -> int:
         """Units between get and put; get may be reported modulo the ring."""
         return (self.put - self.get) % self.ring_units
@@ -148,11 +145,11 @@ class Channel:
         self._await_space(needed)
         before = self.put
         at = before * self.unit % self.ring_bytes
-        data = _packed(words)
+        data = struct.pack(f"<{len(words)}I", *words)
         if padding:
             self._ring_view.write(at, bytes(padding * WORD))
             at = 0
-        first = min(len(data), self.ring_bytes - at)
+        first = self.ring_bytes - at
         self._ring_view.write(at, data[:first])
         if first < len(data):
             self._ring_view.write(0, data[first:])
@@ -187,11 +184,9 @@ class Channel:
 
     def _await_space(self, needed: int) -> None:
         # One unit stays free: a full ring must not look like an empty one.
-        def is_free() -> bool:
-            return self.used + needed < self.ring_units
-
-        if not is_free() and self.wait_for_space is not None:
-            self.wait_for_space(is_free, self)
+        if self.used + needed < self.ring_units or self.wait_for_space is None:
+            return
+        self.wait_for_space(lambda: self.used + needed < self.ring_units, self)
 
     def close(self) -> None:
         """Destroy the queue and free what it used, backwards; idempotent."""
@@ -263,9 +258,3 @@ def _view(allocation: Allocation) -> Region:
     if allocation.region is None:
         raise QueueError("a ring needs a host view")
     return allocation.region
-
-
-def _packed(words: Sequence[int]) -> bytes:
-    from array import array
-
-    return array("I", words).tobytes()

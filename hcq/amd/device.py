@@ -21,7 +21,7 @@ from hcq.amd.kfd import process
 from hcq.amd.loader import Loader
 from hcq.amd.memory import Memory, Statistics
 from hcq.amd.program import Program
-from hcq.amd.queue import COMPUTE, COPY
+from hcq.amd.queue import COMPUTE, COPY, ComputeQueue
 from hcq.amd.scratch import ScratchMemory
 from hcq.amd.topology import Node, gpus
 from hcq.amd.work import AnyQueue, Work
@@ -240,13 +240,13 @@ class Device:
         self,
         program: Program,
         values: Sequence[int | float],
-        grid: Sequence[int],
+        grid: tuple[int, int, int],
         block: Sequence[int],
         *,
         wait: bool = False,
     ) -> float | None:
         """Run a program once; with `wait`, the seconds it took on the device."""
-        queue = self.queue(COMPUTE)
+        queue = ComputeQueue(self.arch)
         # Checked first: a block of arguments is only given back by a submission.
         program.check_launch(grid, block)
         arguments = self.arguments(program, values, grid, block)
@@ -260,7 +260,7 @@ class Device:
         return None
 
     def _timed(
-        self, queue: Any, program: Program, arguments: int, grid: Any, block: Sequence[int]
+        self, queue: Any, program: Program, arguments: int, grid: tuple[int, int, int], block: Any
     ) -> float:
         cells = self._cells()
         start, end = cells

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hcq.amd.events import HardwareException, MemoryFault
 from hcq.errors import DeviceLost, GpuFault, GpuTimeout
@@ -20,8 +21,7 @@ _MEMORY_ERRORS = {
 RESTART = "restart the process: the kernel has stopped its queues; device.health() says more"
 
 
-@dataclass(frozen=True)
-class Submission:
+class Submission(NamedTuple):
     """One thing handed to a channel."""
 
     value: int
@@ -47,8 +47,9 @@ class Scene:
 
     @property
     def running(self) -> Submission | None:
-        """The first submission that has not finished."""
-        return self.flying[0] if self.flying else None
+        """The first submission that has not finished, while it is among those kept."""
+        is_kept = bool(self.flying) and self.flying[0].value == self.reached + 1
+        return self.flying[0] if is_kept else None
 
     @property
     def kernel(self) -> str:
@@ -61,12 +62,14 @@ class Scene:
     @property
     def queue(self) -> str:
         """The queue of the first submission that has not finished."""
-        return self.running.queue if self.running else "none"
+        if self.running is not None:
+            return self.running.queue
+        return "unknown" if self.flying else "none"
 
     def facts(self) -> dict[str, object]:
         """For the error's facts."""
         return {
-            "submission": self.running.value if self.running else "none",
+            "submission": self.reached + 1 if self.flying else "none",
             "queue": self.queue,
             "finished": self.reached,
             "submitted": self.submitted,
@@ -143,6 +146,8 @@ def hang(
     verdict = "nothing was submitted that has not finished"
     if scene.running is not None:
         verdict = f"stuck in submission {scene.running}"
+    elif scene.flying:
+        verdict = f"stuck in submission {scene.reached + 1}, which is too long ago to be known"
     return GpuTimeout(
         f"GpuTimeout on {scene.device}: no progress for {limit:g} s waiting for {waited}",
         device=scene.device,

@@ -48,6 +48,9 @@ class Scratch:
     tmpring: int
 
 
+NO_SCRATCH = Scratch(0, 0)
+
+
 class Program:
     """A kernel that lies in GPU memory at `address`."""
 
@@ -68,6 +71,7 @@ class Program:
         self._free = free
         self._templates: dict[tuple[Any, ...], LaunchTemplate] = {}
         self._limits: dict[tuple[int, ...], list[int]] = {}  # largest grids by block
+        self._passed: Any = None  # the last grid and block that were checked
         self.image = code.image(address)
         # The offset is there only once it was relocated.
         at = code.descriptor_at + defs.ENTRY_OFFSET_AT
@@ -90,17 +94,17 @@ class Program:
         """Whether its argument block must hold the launch size (hidden arguments)."""
         return bool(self.code.hidden)
 
-    @property
+    @cached_property
     def kernarg_size(self) -> int:
         """Bytes of the argument block."""
         return self.code.descriptor["kernarg_size"]
 
-    @property
+    @cached_property
     def lds_size(self) -> int:
         """Bytes of local memory per work-group."""
         return self.code.descriptor["group_segment_fixed_size"]
 
-    @property
+    @cached_property
     def scratch_size(self) -> int:
         """Bytes of private memory per work-item."""
         return self.code.descriptor["private_segment_fixed_size"]
@@ -136,6 +140,8 @@ class Program:
 
     def check_launch(self, grid: Sequence[Any], block: Sequence[int]) -> None:
         """LaunchError with value and limit."""
+        if (grid, block) == self._passed:
+            return
         if len(grid) != 3 or len(block) != 3:
             raise LaunchError(
                 f"kernel {self.name}: grid and block have three axes each",
@@ -148,6 +154,7 @@ class Program:
                 if not 0 <= size <= MAX_GRID:
                     raise self._over(f"grid[{axis}]", size, MAX_GRID)
                 raise self._over(f"grid[{axis}] * block", size * block[axis], MAX_THREADS)
+        self._passed = tuple(grid), tuple(block)
 
     def _check_block(self, block: tuple[int, ...]) -> list[int]:
         threads = block[0] * block[1] * block[2]
@@ -171,8 +178,8 @@ class Program:
 
     def launch_words(self, block: tuple[int, ...]) -> LaunchTemplate:
         """The launch for a block size, laid down once."""
-        scratch = self._scratch() if self.scratch_size else Scratch(0, 0)
-        key = (block, scratch)
+        scratch = self._scratch() if self.scratch_size else NO_SCRATCH
+        key = (block, scratch.address, scratch.tmpring)
         found = self._templates.get(key)
         if found is None:
             found = self._templates[key] = self._lay_down(block, scratch)

@@ -1,7 +1,7 @@
 """The verbs as packets: compute queues (PM4) and copy queues (SDMA)."""
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self, TypeGuard
 
 from hcq.amd import pm4, sdma
 from hcq.amd.arch import Arch
@@ -87,7 +87,7 @@ class ComputeQueue(_Queue):
             )
         template = program.launch_words(tuple(block))
         self.kernels.append(program.name)
-        if isinstance(arguments, int) and all(isinstance(size, int) for size in grid):
+        if isinstance(arguments, int) and _are_ints(grid):
             return self._plain(template.filled(arguments, grid), template.starts)
         words: list[Word] = list(template.words)
         if template.arguments_at is not None:
@@ -201,3 +201,8 @@ class CopyQueue(_Queue):
         """Wake the host: write the event's slot, then interrupt with its id."""
         self._packet(*sdma.fence(slot, event))
         return self._packet(*sdma.trap(event))
+
+
+def _are_ints(grid: Sequence[Any]) -> TypeGuard[Sequence[int]]:
+    x, y, z = grid
+    return isinstance(x, int) and isinstance(y, int) and isinstance(z, int)

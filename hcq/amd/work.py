@@ -111,14 +111,15 @@ class Work:
         with self.lock:
             self.usable()
             channel = self.channels[queue.kind]
-            if self.timeline.must_turn:
+            timeline = self.timeline
+            if timeline.must_turn:
                 self.drain()
-                self.timeline.turn()
+                timeline.turn()
             body = channel.flatten(queue)
-            value = self.timeline.following
+            value = timeline.submitted + 1
             self.before_publish(queue, value)
             self._bound = queue.bound
-            channel.publish(self._framed(queue.kind, body, value), self.timeline, value)
+            channel.publish(self._framed(queue.kind, body, value), timeline, value)
             self._submissions.append(
                 faults.Submission(
                     value, channel.name, tuple(queue.kernels), channel.put, tuple(queue.cells)
@@ -127,13 +128,14 @@ class Work:
             return value
 
     def _framed(self, kind: str, body: list[int], value: int) -> list[int]:
-        cell = self.timeline.cell.address
+        timeline = self.timeline
+        cell = timeline.cell.address
         frame = self._frames.get((kind, cell))
         if frame is None:
             frame = self._frames[kind, cell] = Frame(
                 lambda: self.queue(kind), cell, self.events.slot, self.events.signal_id
             )
-        return frame.around(body, self.timeline.previous_payload, self.timeline.payload(value))
+        return frame.around(body, timeline.previous_payload, timeline.payload(value))
 
     def _published(self, channel: Channel, words: Iterable[int], put: int, value: int) -> None:
         cell = hex(self.timeline.cell.address)
