@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
-from hcq.errors import CompileError, nearest
+from hcq.errors import CompileError, Unsupported, nearest
 from hcq.settings import Context, current_values, get
 from jit.cache import directory, disk_cache
 from jit.codegen.machine import Rendered
@@ -228,6 +228,7 @@ def forget() -> None:
 
 def _compile(kernel: Kernel, target: str) -> Code:
     """Compile here if that is safe, else in a worker."""
+    _check_options(kernel)
     try:
         rendered = renderer(target).render(kernel)
         show_source(kernel, rendered)
@@ -240,12 +241,22 @@ def _compile(kernel: Kernel, target: str) -> Code:
 
 
 def _in_worker(kernel: Kernel, target: str) -> Code:
+    _check_options(kernel)
     try:
         code = _pool.compile(kernel, target)
     except CompileError as error:
         raise _with_source(error, kernel) from error.__cause__
     _shown(kernel, target)
     return code
+
+
+def _check_options(kernel: Kernel) -> None:
+    if dict(kernel.options).get("CHECK_OOB"):
+        raise Unsupported(
+            f"CHECK_OOB: no compiler here checks the accesses of a kernel, such as {kernel.name}",
+            facts={"kernel": kernel.name},
+            hint="unset CHECK_OOB",
+        )
 
 
 def compile_here(kernel: Kernel, target: str) -> Code:

@@ -4,7 +4,7 @@ import pytest
 from kernel_maker import Maker, elementwise, matmul
 
 import jit.compile
-from hcq.errors import CompileError
+from hcq.errors import CompileError, Unsupported
 from hcq.settings import Context
 from jit.codegen.amdgcn import AmdRenderer
 from jit.compile import choose, compile_kernel, compile_many, counts, is_allowed, renderer
@@ -90,6 +90,15 @@ def test_several_kernels_at_once_and_each_only_once():
     assert [c.grid for c in codes] == [(1, 1, 1)] * 5
     assert counts.compiled == before + 3
     assert codes[0] is codes[4]
+
+
+@pytest.mark.refusal
+def test_checked_accesses_are_refused_rather_than_left_unchecked():
+    checked = matmul(8, 8, 8, CHECK_OOB=1)
+    with pytest.raises(Unsupported, match="CHECK_OOB: no compiler here"):
+        checked.compile(CPU)
+    with pytest.raises(Unsupported, match="CHECK_OOB"):
+        compile_many([checked], AMD)
 
 
 def test_workers_share_the_kernels():
