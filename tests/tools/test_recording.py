@@ -139,6 +139,21 @@ def test_unknown_records_and_keys_are_passed_over(tmp_path, cat):
     assert [line.split("PM4  ")[1] for line in lines] == ["FILLER", "NOP words=1"]
 
 
+def test_indirect_buffers_follow_the_ring_words_that_point_to_them(tmp_path, cat):
+    path = tmp_path / "indirect.jsonl"
+    inside = {"address": "0x7f00004000", "words": ["c0001000", "00000007"]}
+    words = ["c0023f00", "00004000", "0000007f", "00800002"]
+    keys = {"device": "AMD:0", "queue": "compute0", "kind": "compute"}
+    record = {"record": "submission", "seq": 1, **keys, "words": words, "indirect": [inside]}
+    path.write_text(lines_of(HEAD, record))
+    code, lines, _ = cat(path)
+    assert code == 0
+    assert lines == [
+        "AMD:0/compute0 s1   b0 +0x0000 [ 4] PM4  INDIRECT_BUFFER ib=0x7f00004000 ndw=2 valid=1",
+        "AMD:0/compute0 s1   b1 +0x0000 [ 2] PM4  NOP words=1",
+    ]
+
+
 @pytest.mark.refusal
 def test_another_schema_is_refused_with_both(tmp_path, cat):
     path = tmp_path / "other.jsonl"

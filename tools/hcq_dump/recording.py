@@ -11,8 +11,9 @@ SCHEMA = "0"  # the major version this reads; minor ones only add keys
 
 
 def read(data: bytes, name: str, tally: Any) -> Iterator["Stream | str"]:
-    """Every submission as a Stream, devices and ioctls as lines of text, in order.
+    """Every submission as Streams, devices and ioctls as lines of text, in order.
 
+    Ring words come first, as buffer 0; indirect buffers they point to follow as 1, 2, ...
     Unknown kinds of record and unknown keys are passed over. FileFormatError for another
     major version of the schema and for records without the keys of their kind.
     """
@@ -22,7 +23,7 @@ def read(data: bytes, name: str, tally: Any) -> Iterator["Stream | str"]:
             if kind == "capture":
                 _check_schema(record, name)
             elif kind == "submission":
-                yield _stream(record)
+                yield from _streams(record)
             elif kind in ("ioctl", "device"):
                 yield _ioctl(record) if kind == "ioctl" else _device(record)
             elif kind == "torn":
@@ -45,13 +46,15 @@ def _check_schema(record: dict[str, Any], name: str) -> None:
         )
 
 
-def _stream(record: dict[str, Any]) -> Stream:
+def _streams(record: dict[str, Any]) -> Iterator[Stream]:
     queue = str(record.get("queue", "-"))
     device = str(record.get("device", "device"))
-    words = [int(word, 16) for word in record["words"]]
-    place = Place(device, queue, int(record.get("seq", 0)))
     is_copy = record.get("kind", queue.rstrip("0123456789")) in ("copy", "sdma")
-    return Stream("sdma" if is_copy else "pm4", place, words)
+    buffers = [record["words"], *(part["words"] for part in record.get("indirect", ()))]
+    for number, listed in enumerate(buffers):
+        place = Place(device, queue, int(record.get("seq", 0)), number)
+        words = [int(word, 16) for word in listed]
+        yield Stream("sdma" if is_copy else "pm4", place, words)
 
 
 def _device(record: dict[str, Any]) -> str:
