@@ -189,7 +189,7 @@ code.region.write32(0, 0xBFA0FFFF)  # s_branch to itself
 code.region.write32(4, 0xBF9F0000)
 compute.submit(
     0xC0027600, 0x20C, code.address >> 8 & 0xFFFFFFFF, code.address >> 40,
-    0xC0027600, 0x212, 0x60000003, 0, 0xC0037600, 0x207, 32, 1, 1,
+    0xC0027600, 0x212, 0x600F0003, 0, 0xC0037600, 0x207, 32, 1, 1,
     0xC0031500, 64, 1, 1, 0x8005)
 import time
 time.sleep(0.3)
@@ -210,7 +210,7 @@ import atexit
 def drain():
     compute.submit(
         0xC0027600, 0x20C, code.address >> 8 & 0xFFFFFFFF, code.address >> 40,
-        0xC0027600, 0x212, 0x60000003, 0, 0xC0037600, 0x207, 32, 1, 1,
+        0xC0027600, 0x212, 0x600F0003, 0, 0xC0037600, 0x207, 32, 1, 1,
         0xC0031500, 256, 1, 1, 0x8005)
     print(compute.finished(), machine.faults)
 """

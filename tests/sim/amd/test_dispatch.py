@@ -23,7 +23,7 @@ def set_registers(first, *values):
 def dispatch(code, groups=(1, 1, 1), threads=(32, 1, 1), user=(), rsrc2=0):
     return [
         *set_registers(PGM_LO, code >> 8 & 0xFFFFFFFF, code >> 40),
-        *set_registers(RSRC1, 0x60000003, rsrc2),
+        *set_registers(RSRC1, 0x600F0003, rsrc2),
         *set_registers(NUM_THREAD, *threads),
         *(set_registers(USER_DATA, *user) if user else ()),
         0xC0031500, *groups, INITIATOR,
@@ -66,7 +66,7 @@ def test_a_dispatch_hands_over_what_the_registers_say(compute):
     assert s.queue.finished()
     (seen,) = s.host.gpus[0].executor.seen
     assert (seen.code, seen.groups, seen.threads) == (0x1234567800, (2, 3, 4), (16, 2, 1))
-    assert (seen.wave_size, seen.rsrc1, seen.user_data[:3]) == (32, 0x60000003, (7, 8, 0))
+    assert (seen.wave_size, seen.rsrc1, seen.user_data[:3]) == (32, 0x600F0003, (7, 8, 0))
 
 
 def test_registers_stay_from_one_dispatch_to_the_next(compute):
