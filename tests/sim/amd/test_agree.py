@@ -18,6 +18,7 @@ from sim.amd.rdna.interpret import Wave
 from sim.amd.rdna.memory_ops import OPERATIONS
 from sim.amd.rdna.opcodes import OPCODES
 from sim.amd.rdna.operands import execute
+from sim.amd.rdna.relative import MOVES
 from sim.amd.rdna.semantics import CONTROL, NO_EFFECT, all_semantics
 from sim.amd.wave import Dispatch, Executor
 from sim.memory import GpuMemory
@@ -32,6 +33,7 @@ FIRST_VGPR, VGPRS = 4, 16
 # s[4:7] a buffer over the data, s[8:9] data, s10 0, s[12:13] input, s[14:15] output;
 # s16..s31 random.
 FIRST_SGPR, SGPRS = 16, 16
+FLOAT_MODES = (0xC0, 0xF0, 0xF0)  # denormals of 32 bits are 0, or kept
 BUFFERS = [  # stride, records, flags
     (128, 16 * 128, 3 << 28), (128, 16, 1 << 28), (128, 16, 0), (128, 1, 2 << 28),
     (64, 16 * 64, 3 << 28 | 1 << 23), (1 << 14 | 128, 32 * 128, 3 << 28),
@@ -52,13 +54,13 @@ PREFIX = {name: bits << (32 - count) for bits, count, name in reversed(formats.P
 
 def candidates(wave_size):
     """Every opcode that computes or accesses memory, one entry per format and name."""
-    known = all_semantics()
+    known = all_semantics().keys()
     skip = NO_EFFECT | CONTROL | mode.CHANGES
     return [
         opcode
         for opcode in OPCODES.values()
         if opcode.name not in skip
-        and (opcode.name.replace("v_dual_", "v_") in known or opcode.name in OPERATIONS)
+        and opcode.name.replace("v_dual_", "v_") in known | OPERATIONS.keys() | MOVES.keys()
         and not (wave_size == 64 and opcode.format.startswith("VOPD"))
         and "sendmsg" not in opcode.name  # the engines keep time differently
     ]
@@ -343,6 +345,7 @@ class Assembly:
             instruction("s_load_b128", "SMEM", sdata=12, sbase=0, soffset=NULL, offset=8),
             instruction("s_load_b128", "SMEM", sdata=4, sbase=0, soffset=NULL, offset=32),
             instruction("s_mov_b32", "SOP1", sdst=10, ssrc0=128),
+            instruction("s_mov_b32", "SOP1", sdst=125, ssrc0=132),  # m0 = 4
             shift_lane(1, 7),
             instruction("v_add_co_u32", "VOP3", vdst=2, sdst=106, src0=8, src1=257),
             instruction("v_mov_b32", "VOP1", vdst=3, src0=9),
@@ -424,7 +427,7 @@ def run(assembly, seed, count, **options):
     stride, *rest = BUFFERS[seed % len(BUFFERS)]
     arguments[32:48].view(np.uint32)[:] = [data & 0xFFFFFFFF, data >> 32 | stride << 16, *rest]
     dispatch = Dispatch(
-        code=entry, rsrc1=31 | 0xF0 << 12, rsrc2=2 << 1 | 16 << 15 | 1, rsrc3=0,
+        code=entry, rsrc1=31 | FLOAT_MODES[seed % 3] << 12, rsrc2=2 << 1 | 16 << 15 | 1, rsrc3=0,
         user_data=(kernarg & 0xFFFFFFFF, kernarg >> 32, *[0] * 14), groups=(1, 1, 1),
         threads=(assembly.wave_size, 1, 1), wave_size=assembly.wave_size, scratch_base=scratch,
         tmpring_size=(16384 * 64 // 256) << 12 | 1,
