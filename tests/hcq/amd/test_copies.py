@@ -327,3 +327,49 @@ def test_a_freed_buffer_has_no_view_any_more(device):
     assert buffer.region is None
     with pytest.raises(BufferUseError, match="late was freed"):
         buffer.view()
+
+
+@pytest.mark.row("HCQ-33")
+def test_after_ctrl_c_no_slot_is_used_before_all_copies_are_over(device, monkeypatch):
+    staging = device.copies.staging
+    far = device.allocate(SLOT, cpu_access=False)
+    device.copy_in(far, 0, bytes(SLOT))
+    submit = device.copies.submit_copy
+
+    def interrupted(*args):
+        submit(*args)
+        raise KeyboardInterrupt  # after the engine was told, before the slot was noted
+
+    monkeypatch.setattr(device.copies, "submit_copy", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        device.copy_in(far, 0, bytes(SLOT))
+    assert set(staging._values) == {device.work.timeline.submitted}
+
+
+@pytest.mark.row("HCQ-28")
+def test_loading_and_copying_threads_never_wait_for_each_other(machine, compiled):
+    """Without a view of VRAM both go through the staging slots."""
+    import threading
+
+    from hcq import amd
+
+    machine(large_bar=False)
+    device = amd.open(0)
+    far = device.allocate(4 << 20)
+    data = bytes(4 << 20)
+
+    def copy():
+        for _ in range(40):
+            device.copy_in(far, 0, data)
+
+    def load():
+        for _ in range(40):
+            device.load(compiled("bump"), "bump").free()
+
+    threads = [threading.Thread(target=work, daemon=True) for work in (copy, load)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert not any(thread.is_alive() for thread in threads)
+    device.close()

@@ -136,3 +136,31 @@ def test_errors_pickle():
     again = pickle.loads(pickle.dumps(error))
     assert isinstance(again, GpuTimeout)
     assert str(again) == str(error)
+
+
+@pytest.mark.row("AMD-17")
+@pytest.mark.refusal
+def test_writing_to_a_read_only_page_is_told_as_such(device, compiled):
+    from hcq.amd.memory import HOST_FLAGS
+    from hcq.ioctl_defs import kfd
+
+    program = device.load(compiled("bump"), "bump")
+    constants = device.memory.allocate(
+        4096, HOST_FLAGS & ~kfd.ALLOC_WRITABLE, view=True, name="constants"
+    )
+    device.launch(program, [constants.address], (1, 1, 1), (1, 1, 1))
+    with pytest.raises(GpuFault, match="kernel bump wrote to a read-only page") as caught:
+        device.synchronize()
+    facts = caught.value.facts
+    assert (facts["kind"], facts["access"]) == ("read-only", "write")
+    assert facts["nearest"] == "constants (4096 bytes), offset 0"
+
+
+@pytest.mark.row("HCQ-12")
+def test_a_submission_too_long_ago_is_not_guessed():
+    from hcq.amd.faults import Scene, Submission, hang
+
+    flying = [Submission(70, "compute0", ("late",), 9)]
+    error = hang(Scene("AMD:0", 3, 70, flying, []), 0.5, "value 70", {}, "")
+    assert error.facts["verdict"] == "stuck in submission 4, which is too long ago to be known"
+    assert (error.facts["submission"], error.facts["kernel"]) == (4, "unknown")

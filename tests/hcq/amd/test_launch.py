@@ -194,3 +194,38 @@ def test_argument_bytes_over_the_limit_are_refused(device, compiled, over, refus
             device.arguments(program, [0])
     else:
         assert device.arguments(program, [0])
+
+
+@pytest.fixture
+def hungry(compiled):
+    """The add kernel of waves of `wave`, saying that each thread needs 256 registers; in a WGP."""
+
+    def make(wave):
+        from hcq.elf import ObjectFile
+
+        image = bytearray(compiled("add", features="+wavefrontsize64" if wave == 64 else ""))
+        home = next(s for s in ObjectFile(bytes(image)).sections if s.name == ".rodata")
+        at = home.offset + 48  # compute_pgm_rsrc1
+        rsrc1 = int.from_bytes(image[at : at + 4], "little") & ~0x3F
+        granules = 256 // (8 if wave == 32 else 4)
+        image[at : at + 4] = (rsrc1 | granules - 1).to_bytes(4, "little")
+        assert rsrc1 >> 29 & 1
+        return bytes(image)
+
+    return make
+
+
+@pytest.mark.row("HCQ-16")
+@pytest.mark.row("AMD-15")
+@pytest.mark.refusal
+# 256 registers take 264 of a SIMD's 1536 (waves of 32; of 64: 264 of 768): 5 and 2 waves,
+# 4 SIMDs in a work-group processor.
+@pytest.mark.parametrize(("wave", "limit"), [(32, 5 * 4 * 32), (64, 2 * 4 * 64)])
+def test_threads_whose_registers_do_not_fit_are_refused(device, hungry, wave, limit):
+    program = device.load(hungry(wave), "add")
+    queue = device.queue("compute").launch(program, 0, (1, 1, 1), (limit, 1, 1))
+    before = list(queue.words)
+    text = f"256 registers of each thread, threads {limit + 1} is outside the limit {limit}"
+    with pytest.raises(LaunchError, match=text):
+        queue.launch(program, 0, (1, 1, 1), (limit + 1, 1, 1))
+    assert queue.words == before

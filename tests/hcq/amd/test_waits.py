@@ -333,3 +333,114 @@ def test_an_empty_bound_queue_runs_nothing(device):
 def test_bound_copy_words_are_padded_as_indirect_buffers_must_be(device):
     queue = device.bind(device.queue("copy").fill(device.allocate(64).address, 1, 64))
     assert len(queue.words) == 8
+
+
+@pytest.mark.row("HCQ-05")
+@pytest.mark.refusal
+def test_a_hang_names_queue_signal_awaited_and_seen_value(held):
+    device, _ = held
+    signal = device.signals.take()
+    with Context(HCQ_TIMEOUT_MS=60), pytest.raises(GpuTimeout, match="waiting for signal 0x") as e:
+        device.wait_signal(signal, 9)
+    facts = e.value.facts
+    assert (facts["queue"], facts["awaited"], facts["seen"]) == ("compute0", 9, 0)
+    assert facts["signal"] == hex(signal.address)
+    assert facts["limit"] == 0.06
+
+
+@pytest.mark.row("HCQ-05")
+def test_signals_inside_bound_words_are_progress(device):
+    """Neither timeline nor ring position move while the pointer packet runs, the signal does."""
+    flag = device.allocate(256, host=True, uncached=True, zero=True)
+    signal = device.signals.take()
+    queue = device.queue("compute")
+    for step in range(8):
+        queue.poll(flag.address, step).signal(signal.address, step + 1)
+    queue.poll(flag.address, 8)
+    device.submit(device.bind(queue))
+
+    def advance():
+        for step in range(1, 9):
+            time.sleep(0.1)
+            flag.region.write32(0, step)
+
+    thread = threading.Thread(target=advance)
+    thread.start()
+    with Context(HCQ_TIMEOUT_MS=400):
+        device.synchronize()
+    thread.join()
+
+
+@pytest.mark.row("HCQ-10")
+def test_a_fault_reaches_waiters_while_another_thread_waits_for_space(held, compiled):
+    device, flag = held
+    let_go(flag)
+    program = device.load(compiled("bump"), "bump")
+    flag.region.write32(0, 0)
+    device.submit(device.queue("compute").poll(flag.address, 1))
+    device.launch(program, [1 << 16], (1, 1, 1), (1, 1, 1))
+    errors = []
+
+    def fill():
+        while True:
+            queue = device.queue("compute")
+            for _ in range(2):
+                queue._packet(*LONG_NOP)
+            device.submit(queue)
+
+    def guarded(work):
+        try:
+            work()
+        except Exception as error:
+            errors.append(type(error).__name__)
+
+    # More waiters than one, so that some sleep in the kernel while `fill` holds the device.
+    threads = [threading.Thread(target=guarded, args=(fill,))]
+    threads += [threading.Thread(target=guarded, args=(device.synchronize,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.3)
+    let_go(flag)
+    started = time.monotonic()
+    for thread in threads:
+        thread.join(20)
+    assert time.monotonic() - started < 2
+    assert sorted(errors) == ["DeviceLost"] * 3 + ["GpuFault"]
+
+
+@pytest.mark.row("AMD-09")
+def test_caches_of_code_are_dropped_after_the_wait_for_its_upload(device, compiled):
+    device.load(compiled("bump"), "bump")
+    channel = device.channels["compute"]
+    seen = []
+    publish = channel.publish
+    channel.publish = lambda words, *rest: (seen.append(list(words)), publish(words, *rest))
+    device.synchronize()
+    device.wait(device.submit(device.queue("compute").barrier()))
+    # ACQUIRE_MEM of 8 words: the wait's comes first, then the one that drops instructions (bit 0).
+    starts = [at for at, word in enumerate(seen[0]) if word == 0xC0065802]
+    assert [seen[0][at + 7] & 3 for at in starts][:2] == [0, 1]
+    assert seen[0].index(0xC0053C02) < starts[0]  # WAIT_REG_MEM
+    assert channel.prelude == []
+
+
+@pytest.mark.row("HCQ-33")
+def test_an_interrupted_submission_still_drops_caches_of_code_later(held, compiled):
+    device, flag = held
+    let_go(flag)
+    device.load(compiled("bump"), "bump")
+    channel = device.channels["compute"]
+    prelude = list(channel.prelude)
+
+    def interrupted(done, which):
+        raise KeyboardInterrupt
+
+    real, channel.wait_for_space = channel.wait_for_space, interrupted
+    units, channel.ring_units = channel.ring_units, 1
+    with pytest.raises(KeyboardInterrupt):
+        device.submit(device.queue("compute").barrier())
+    channel.wait_for_space, channel.ring_units = real, units
+    assert prelude
+    assert channel.prelude == prelude
+    device.wait(device.submit(device.queue("compute").barrier()))
+    assert channel.prelude == []
