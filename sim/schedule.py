@@ -67,10 +67,14 @@ class FreeRunning:
 
     def relax(self, within: int | None = None) -> None:
         """The program waits: give the core away until something happened, for a moment at most."""
+        self.nudge()
+        self._bell.acquire(timeout=RELAX_SECONDS)
+
+    def nudge(self) -> None:
+        """The program is about to wait: let sleeping watchers look at once."""
         for watch in self._watches.values():
             if watch.is_waiting:
                 watch.wake()
-        self._bell.acquire(timeout=RELAX_SECONDS)
 
     def before_call(self) -> None:
         """The device needs no invitation."""
@@ -142,6 +146,9 @@ class Seeded:
         for gpu in self._gpus:
             gpu.look_for_hangs()
         self._idle_step = min(self._idle_step * 2, LAST_IDLE_STEP)
+
+    def nudge(self) -> None:
+        """Nobody sleeps."""
 
     def before_call(self) -> None:
         """The device may have got somewhere since the last call, and a call takes time."""

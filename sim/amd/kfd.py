@@ -452,6 +452,7 @@ def _wait(state: Kfd, waiters: list[Waiter], wait_for_all: bool, milliseconds: i
             # May overshoot, as a kernel's timers do: many short waits must not cost real time.
             state.scheduler.relax()
             continue
+        state.scheduler.nudge()
         with events.changed:
             if not events.is_over(waiters, wait_for_all):
                 # In slices, so that a signal handler of the program gets its turn.
