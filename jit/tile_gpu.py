@@ -132,7 +132,8 @@ def _contraction(kernel: Kernel, machine: Machine, strides: Strides, plan: Plan)
     lanes = [a for a in loops if a != kept]
     plan = _lane_threads(plan, [a for a in loops if a == kept] + lanes, machine.wave)
     limits = [] if kept is None else [(kept, 16)]
-    limits += [(a, 4) for a in reversed(lanes) if a in reused_axes(kernel, strides)][:1]
+    room_for = [a for a in reversed(lanes) if plan.splits[a].size >= 2 * plan.splits[a].threads]
+    limits += [(a, 4) for a in room_for if a in reused_axes(kernel, strides)][:1]
     plan = with_split(plan, inner, unroll=min(4, plan.splits[inner].size))
     for a, most in limits:
         plan = _grown(kernel, machine, strides, plan, (a, min(most, room)))
