@@ -131,13 +131,13 @@ class Indexing(Reduction):
         """self with src[i] put at i[dim] = index[i]; of several for one place the last wins."""
         at = self.axis(dim)
         source = self.operand(src).cast(self.dtype).expand_to(index.shape)
-        hit, values = self._scattered(at, index, source)
-        size = index.shape[at]
+        if not index.numel():
+            return self.reshape(self.shape)
+        hit, _ = self._scattered(at, index, source)
         order = self.of(graph.iota(hit.shape, at + 1, dtypes.int32, self.device))
-        last = hit.where(order + 1, 0).max(at + 1, keepdim=True)
-        chosen = (hit & order.eq(last - 1)).where(values, 0).sum(at + 1)
-        del size
-        return last.squeeze(at + 1).gt(0).where(chosen.cast(self.dtype), self)
+        last = hit.where(order + 1, 0).max(at + 1)
+        rows = [(0, 0 if a == at else n - index.shape[a]) for a, n in enumerate(self.shape)]
+        return last.gt(0).where(source.pad(rows).gather(at, last - 1), self)
 
     def scatter_reduce(self, dim: int, index: Self, src: Self, reduce: str) -> Self:
         """self combined with all src[i] that fall on a place; reduce is "sum"."""

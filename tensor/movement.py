@@ -177,9 +177,16 @@ class Movement(Core):
         for p in parts:
             ends = (before, total - before - p.shape[at])
             piece = p.pad([ends if i == at else (0, 0) for i in range(self.ndim)])
-            result = piece if result is None else result + piece
+            result = piece if result is None else result._until(before, at).where(result, piece)
             before += p.shape[at]
         return result  # type: ignore[no-any-return]
+
+    def _until(self, place: int, axis: int) -> Any:
+        """True where the index along an axis is below place."""
+        kind = dtypes.int32 if self.shape[axis] < 1 << 31 else dtypes.int64
+        count = self.of(graph.iota(self.shape, axis, kind, self.device))
+        limit = graph.const(place, kind, self.shape, self.device)
+        return self.of(graph.elementwise(graph.Op.LT, count.node, limit))
 
     def stack(self, *args: Self, dim: int = 0) -> Self:
         """Join along a new axis."""

@@ -82,19 +82,25 @@ class Reduction(Elementwise, Movement):
         return self.std(axis, keepdim, correction), self.mean(axis, keepdim)
 
     def argmax(self, axis: int | None = None, keepdim: bool = False) -> Self:
-        """The index of the first largest element; of the flattened tensor when axis is None."""
+        """The index of the first largest element; of the flattened tensor when axis is None.
+
+        NaN counts as larger than anything, as in numpy.
+        """
         if axis is None:
             return self.flatten().argmax(0)
         at = self.axis(axis)
         size = self.shape[at] if self.ndim else 1
         best = self.eq(self.max(at, keepdim=True))
+        if self.dtype.is_float:  # NaN equals nothing, but where there is one it is the largest
+            best = best | self.ne(self)
         places = self.of(graph.iota(self.shape, at, dtypes.int32, self.device))
         # The first place is the largest distance from the end.
         distance = best.where(places.constant(size) - places, 0).max(at, keepdim)
         return distance.constant(size) - distance
 
     def argmin(self, axis: int | None = None, keepdim: bool = False) -> Self:
-        flipped = -self if self.dtype.kind in "if" else self.bitwise_not()
+        # Minus the least integer is itself, therefore the complement.
+        flipped = -self if self.dtype.is_float else self.bitwise_not()
         return flipped.argmax(axis, keepdim)
 
     # Normalisation

@@ -6,6 +6,7 @@ their kinds.
 """
 
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any, Self
@@ -19,6 +20,10 @@ from tensor.conversion import Conversion
 from tensor.creation import device_name, from_data
 from tensor.errors import TensorError
 from tensor.random import Random
+
+# Operations that show elements of their source, each at most once: they can be written through.
+_SHOWS = frozenset({graph.Op.RESHAPE, graph.Op.PERMUTE, graph.Op.SLICE, graph.Op.BITCAST})
+_VIEWS = MOVEMENT | _SHOWS
 
 # Nodes whose contents were overwritten.
 _stale: "weakref.WeakSet[Node]" = weakref.WeakSet()
@@ -88,11 +93,11 @@ class Tensor(Random, Conversion, metaclass=_TrainingMode):
     # Realisation
 
     def realize(self, *others: "Tensor") -> Self:
-        """Compute now. A mere view of storage stays a view of it."""
+        """Compute now. A mere view of storage, or of what other tensors show too, stays one."""
         handles: list[Tensor] = [self, *others]
-        wanted = [t for t in handles if t.node.realized is None and not _is_view(t.node)]
+        wanted = [t.node for t in handles if t.node.realized is None and not _is_view(t.node)]
         if wanted:
-            assign_all([], also=[t.node for t in wanted])
+            assign_all([], also=_shared(wanted))
         return self
 
     def contiguous(self) -> Self:
@@ -127,8 +132,7 @@ class Tensor(Random, Conversion, metaclass=_TrainingMode):
         return self
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        if self.node.realized is None and not _is_view(self.node):
-            self.realize()
+        _give_storage([self])
         target = self[key]
         if _is_view(target.node) or target.node.realized is not None:
             if not (isinstance(value, Tensor) and value.node is target.node):
@@ -159,9 +163,10 @@ class Tensor(Random, Conversion, metaclass=_TrainingMode):
 
     def data(self) -> memoryview:
         """The elements as bytes in row-major order."""
-        # A view's memory is its storage's, in another order; anything else is computed in place.
-        x = self.of(graph.contiguous(self.node)) if _is_view(self.node) else self
-        x.realize()
+        # What stays a view has its storage's memory, in another order.
+        x = self.realize()
+        if x.node.realized is None:
+            x = self.of(graph.contiguous(self.node)).realize()
         storage = x.node.realized
         if storage is None or not self.numel():
             return memoryview(bytearray())
@@ -246,10 +251,10 @@ class Tensor(Random, Conversion, metaclass=_TrainingMode):
 
 
 def _is_view(node: Node) -> bool:
-    """Whether a node only rearranges storage; what it shows follows the storage."""
-    if node.op not in MOVEMENT:
+    """Whether a node only shows storage, rearranged or as another type: it follows the storage."""
+    if node.op not in _VIEWS:
         return False
-    while node.realized is None and node.op in MOVEMENT:
+    while node.realized is None and node.op in _VIEWS:
         node = node.src[0]
     return node.realized is not None
 
@@ -279,7 +284,7 @@ def assign_all(pairs: "Sequence[tuple[Tensor, Any]]", also: Sequence[Node] = ())
     _later.clear()
     _give_storage([target for target, _ in pairs])
     values = [(target, _fitting(target, value)) for target, value in pairs]
-    writes = [(t.node, value) for t, value in values if value is not t.node and t.numel()]
+    writes = [_as_stored(t.node, value) for t, value in values if value is not t.node and t.numel()]
     roots = list({id(_storage(node)): _storage(node) for node, _ in writes}.values())
     _run([*also, *_waiting(roots)], writes)
     for root in roots:
@@ -305,14 +310,33 @@ def _fitting(target: Tensor, value: Any) -> Node:
     return source.cast(target.dtype).expand_to(target.shape).node
 
 
+def _as_stored(target: Node, value: Node) -> tuple[Node, Node]:
+    """A write to a view as another type is one of the same bits in the type of the storage."""
+    path = []
+    node = target
+    while node.realized is None and node.op in _SHOWS:
+        path.append(node)
+        node = node.src[0]
+    if all(step.op is not graph.Op.BITCAST for step in path):
+        return target, value
+    for step in reversed(path):
+        if step.op is not graph.Op.BITCAST:
+            node = Node(step.op, node.dtype, step.shape, (node,), step.arg)
+    return node, graph.bitcast(value, node.dtype)
+
+
 def _give_storage(targets: Sequence[Tensor]) -> None:
-    """Targets that are not in memory yet are computed; a constant gets memory of its own."""
-    bare = [t for t in targets if t.node.realized is None and not _is_view(t.node)]
-    for t in bare:
-        if t.node.op is graph.Op.CONST:
-            t.node = graph.contiguous(t.node)
+    """What targets are, or are views of, is computed if it is not in memory yet."""
+    bare = [_viewed(t.node) for t in targets if t.node.realized is None and not _is_view(t.node)]
     if bare:
-        _run([t.node for t in bare], [])
+        _run(bare, [])
+
+
+def _viewed(node: Node) -> Node:
+    """The node whose elements a node shows, each at most once."""
+    while node.realized is None and node.op in _SHOWS:
+        node = node.src[0]
+    return node
 
 
 def _storage(node: Node) -> Node:
@@ -325,14 +349,21 @@ def _waiting(roots: Sequence[Node]) -> list[Node]:
     """Nodes of live tensors that are not computed yet and read the storage of a root."""
     if not roots:
         return []
-    owners = {id(root.realized) for root in roots}
+    owners = {id(root.realized.base) for root in roots if root.realized is not None}
     handles = [t.node for t in core.live() if t.node.realized is None]
     reading: set[int] = set()
     for node in walk(handles):
-        direct = node.realized is not None and id(node.realized) in owners
+        direct = node.realized is not None and id(node.realized.base) in owners
         if direct or any(id(s) in reading for s in node.src if node.realized is None):
             reading.add(id(node))
-    return [n for n in handles if id(n) in reading and not _is_view(n)]
+    return _shared([n for n in handles if id(n) in reading and not _is_view(n)])
+
+
+def _shared(nodes: Sequence[Node]) -> list[Node]:
+    """The nodes; instead of a view of what more tensors show, that itself: it is their storage."""
+    waiting = {id(t.node): t.node for t in core.live() if t.node.realized is None}
+    shown = Counter(id(_viewed(node)) for node in waiting.values())
+    return [base if shown[id(base := _viewed(node))] > 1 else node for node in nodes]
 
 
 def _renew(root: Node) -> None:

@@ -1,11 +1,16 @@
 """Devices that tensor programs run on: the processor, and a simulated AMD GPU."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from hcq import host
 from runtime.device import Device
 from sim.machine import Machine
 from tensor import Tensor
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(scope="module")
