@@ -8,7 +8,7 @@ run_linear, so it is ordered, counted and shown like any other work.
 
 import ctypes
 import weakref
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from hcq.errors import BufferUseError, Unsupported
 from runtime.allocator import NOTHING, PLAIN, Allocator, Block
@@ -41,6 +41,7 @@ class Buffer:
         "__weakref__",
         "_allocator",
         "_block",
+        "_exports",
         "_gone",
         "_root",
         "count",
@@ -74,6 +75,7 @@ class Buffer:
         self.place: tuple[Memory, int] | None = None
         self._block: Block | None = None
         self._allocator: Allocator | None = None
+        self._exports: list[weakref.ref[Any]] | None = None  # host views of a root
         self._gone = ""  # how it became unusable
         if count < 0:
             raise BufferUseError(f"{self} cannot have {count} elements", facts={"count": count})
@@ -155,12 +157,16 @@ class Buffer:
         view.device, view.count, view.dtype, view.size = self.device, count, dtype, size
         view.options, view.name = self.options, self.name
         view._root, view.offset, view.place = self.base, start, None
-        view._block, view._allocator, view._gone = None, None, ""
+        view._block, view._allocator, view._exports, view._gone = None, None, None, ""
         return view
 
     def free(self) -> None:
-        """Give the memory back now; a view only ends itself. Later use: BufferUseError."""
+        """Give the memory back now; a view only ends itself. Later use: BufferUseError.
+
+        BufferUseError too while a host_view() of it is in use.
+        """
         self._check_usable()
+        self._check_exports("freed")
         if self._root is None and self.place is None and self.size:
             raise BufferUseError(f"{self} is not allocated", device=self.device)
         self.lose("was freed")
@@ -178,6 +184,7 @@ class Buffer:
         self._check_usable()
         if self._root is not None:
             raise BufferUseError(f"{self} is a view; only a whole buffer can be donated")
+        self._check_exports("donated")
         heir = Buffer(self.device, self.count, self.dtype, options=self.options, name=self.name)
         heir.place, heir._block, heir._allocator = self.place, self._block, self._allocator
         self._block = None
@@ -238,7 +245,24 @@ class Buffer:
             return whole
         bytes_ = (ctypes.c_char * self.size).from_buffer(whole, offset)
         bytes_.owner = self  # type: ignore[attr-defined]  # lives as long as the view
+        base = self.base
+        base._exports = [*base._exported(), weakref.ref(bytes_)]
         return memoryview(bytes_).cast("B")
+
+    def _exported(self) -> "list[weakref.ref[Any]]":
+        """Host views that are still in use."""
+        return [view for view in self._exports or () if view() is not None]
+
+    def _check_exports(self, how: str) -> None:
+        """Memory that the process looks at must not become someone else's."""
+        views = self._exported() if self._root is None else []
+        if views:
+            raise BufferUseError(
+                f"{self} cannot be {how}: a host view of it is in use",
+                device=self.device,
+                facts={"buffer": self.name or repr(self), "views": len(views)},
+                hint="drop what host_view() gave, or let the last reference end the buffer",
+            )
 
     def _check_usable(self) -> None:
         gone = self._gone or self.base._gone
@@ -289,4 +313,4 @@ class HostBytes(Buffer):
         self.dtype = _Byte()
         self.options, self.name, self._root, self.offset = PLAIN, "", None, 0
         self.place = (NOTHING, 0)
-        self._block, self._allocator, self._gone = None, None, ""
+        self._block, self._allocator, self._exports, self._gone = None, None, None, ""

@@ -214,6 +214,20 @@ def test_host_view_keeps_the_memory(int32):
     assert GlobalCounters.mem_used == 0
 
 
+@pytest.mark.row("BUF-03")
+@pytest.mark.refusal
+@pytest.mark.parametrize("end", [Buffer.free, Buffer.donate])
+def test_memory_the_process_looks_at_is_not_given_to_others(int32, end):
+    buffer = Buffer("CPU", 4, int32, name="weights").copy_in(words(1, 2, 3, 4))
+    part = buffer.view(2, int32, 8).host_view()[4:]
+    with pytest.raises(BufferUseError, match=r"'weights' CPU 4 int32> cannot be .*a host view"):
+        end(buffer)
+    assert bytes(part) == words(4)
+    assert buffer.copy_out() == words(1, 2, 3, 4)
+    del part
+    end(buffer)
+
+
 @pytest.mark.row("BUF-08")
 @pytest.mark.refusal
 def test_host_view_of_hidden_memory_is_unsupported(fake, int32):
