@@ -179,6 +179,8 @@ def _vop3(code: Code) -> Instruction:
 def _vop3p(code: Code) -> Instruction:
     partial = _start(code, formats.VOP3P)
     fields = partial.fields
+    if code.masks == 2 and partial.opcode.name.startswith("v_wmma"):
+        partial.opcode = _of_wide_waves(partial.opcode)
     _check_modifiers(partial.opcode, fields)
     _take_dpp(partial)
     sources = partial.operands(partial.opcode.sources)
@@ -195,6 +197,16 @@ def _vop3p(code: Code) -> Instruction:
         op_sel_hi=fields["op_sel_hi"] | fields["op_sel_hi_2"] << 2,
         neg_lo=neg_lo,
         neg_hi=neg_hi,
+    )
+
+
+def _of_wide_waves(opcode: Opcode) -> Opcode:
+    """A matrix product for waves of 64 lanes: C and D take half as many registers."""
+    *factors, addend = opcode.sources
+    return replace(
+        opcode,
+        destinations=tuple(replace(d, count=d.count // 2) for d in opcode.destinations),
+        sources=(*factors, replace(addend, count=addend.count // 2)),
     )
 
 

@@ -1,8 +1,9 @@
-"""WMMA: one 16x16x16 matrix product per wave of 32 lanes.
+"""WMMA: one 16x16x16 matrix product per wave.
 
-Lane l holds row l % 16 of A and column l % 16 of B, sixteen elements each, both halves of the
-wave holding the same. Register r of C and D holds, in lane l, row 2r + l // 16, column l % 16.
-Products are added in order of k, each with one rounding; the hardware's order is not documented.
+Lane l holds row l % 16 of A and column l % 16 of B, sixteen elements each, every 16 lanes of the
+wave holding the same. Register r of C and D holds, in lane l, column l % 16 of row 2r + l // 16,
+in waves of 64 (half as many registers; the names end in _w64 here) of row 4r + l // 16. Products
+are added in order of k, each with one rounding; the hardware's order is not documented.
 
 Source: AMD "RDNA3" Instruction Set Architecture, section 7.9 (WMMA).
 """
@@ -10,7 +11,7 @@ Source: AMD "RDNA3" Instruction Set Architecture, section 7.9 (WMMA).
 from collections.abc import Callable, Sequence
 
 from hcq.errors import SimFault
-from sim.amd.rdna.semantics import vector
+from sim.amd.rdna.semantics import Function, vector
 from sim.amd.rdna.vop3p import brain_halves, clamp_i32, halves, signed_field, to_brain
 from sim.isa.value import F16, F32, I32, I64, U16, U32, Value, fma
 
@@ -22,19 +23,14 @@ def _elements(words: Words, split: Callable[[Value], Sequence[Value]]) -> list[V
     return [element for word in words for element in split(word)]
 
 
-def _lanes_of(value: Value) -> int:
-    if value.width != 32:
-        raise SimFault("WMMA in wave64 is not simulated")
-    return value.width
-
-
 def _rows(a: Value, register: int) -> Value:
     """A's element for the row that each lane has in a register of the result."""
-    return a.take([2 * register + lane // SIZE for lane in range(_lanes_of(a))])
+    rows = a.width // SIZE  # of one register
+    return a.take([rows * register + lane // SIZE for lane in range(a.width)])
 
 
 def _columns(b: Value) -> Value:
-    return b.take([lane % SIZE for lane in range(_lanes_of(b))])
+    return b.take([lane % SIZE for lane in range(b.width)])
 
 
 def _wide(word: Value) -> tuple[Value, Value]:
@@ -69,8 +65,14 @@ def _to_f32(
     return product
 
 
-vector("v_wmma_f32_16x16x16_f16", 8, 8, 8, to=8, reads=("neg_lo",))(_to_f32(_wide))
-vector("v_wmma_f32_16x16x16_bf16", 8, 8, 8, to=8, reads=("neg_lo",))(_to_f32(brain_halves))
+def _define(name: str, count: int, reads: tuple[str, ...], product: Function) -> None:
+    """Register a product whose A and B take `count` registers, for both wave sizes."""
+    vector(name, count, count, 8, to=8, reads=reads)(product)
+    vector(f"{name}_w64", count, count, 4, to=4, reads=reads)(product)
+
+
+_define("v_wmma_f32_16x16x16_f16", 8, ("neg_lo",), _to_f32(_wide))
+_define("v_wmma_f32_16x16x16_bf16", 8, ("neg_lo",), _to_f32(brain_halves))
 
 
 def _integer(bits: int) -> Callable[[Words, Words, Words, int, bool], Words]:
@@ -93,9 +95,8 @@ def _fields(words: Words, bits: int, signed: bool) -> list[Value]:
     return [signed_field(word, number, bits, signed) for word in words for number in range(count)]
 
 
-_reads = ("neg_lo", "clamp")
-vector("v_wmma_i32_16x16x16_iu8", 4, 4, 8, to=8, reads=_reads)(_integer(8))
-vector("v_wmma_i32_16x16x16_iu4", 2, 2, 8, to=8, reads=_reads)(_integer(4))
+_define("v_wmma_i32_16x16x16_iu8", 4, ("neg_lo", "clamp"), _integer(8))
+_define("v_wmma_i32_16x16x16_iu4", 2, ("neg_lo", "clamp"), _integer(4))
 
 # Results of 16 bits fill one half of each register, by op_sel bit 2; the other half stays.
 HIGH_HALF = 4
@@ -122,9 +123,11 @@ def _merge(word: Value, half: Value, high: bool) -> Value:
     return (word & (0xFFFF if high else 0xFFFF_0000)) | placed
 
 
-vector("v_wmma_f16_16x16x16_f16", 8, 8, 8, to=8, reads=("op_sel", "neg_lo"))(
-    _narrow(_wide, lambda half: half.bits(F16).to(F32), lambda r: r.to(F16).bits(U16))
-)
-vector("v_wmma_bf16_16x16x16_bf16", 8, 8, 8, to=8, reads=("op_sel", "neg_lo"))(
-    _narrow(brain_halves, lambda half: (half.to(U32) << 16).bits(F32), to_brain)
-)
+_define(
+    "v_wmma_f16_16x16x16_f16", 8, ("op_sel", "neg_lo"),
+    _narrow(_wide, lambda half: half.bits(F16).to(F32), lambda r: r.to(F16).bits(U16)),
+)  # fmt: skip
+_define(
+    "v_wmma_bf16_16x16x16_bf16", 8, ("op_sel", "neg_lo"),
+    _narrow(brain_halves, lambda half: (half.to(U32) << 16).bits(F32), to_brain),
+)  # fmt: skip

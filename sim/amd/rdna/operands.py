@@ -130,7 +130,10 @@ def evaluate(instruction: Instruction, registers: Registers) -> list[Write]:
 
 def meaning(instruction: Instruction) -> Semantic:
     """The registered meaning; halves of a dual-issue pair share that of the single form."""
-    return lookup(instruction.name.replace("v_dual_", "v_"))
+    name = instruction.name.replace("v_dual_", "v_")
+    if name.startswith("v_wmma") and instruction.destinations[0].count == 4:
+        name += "_w64"
+    return lookup(name)
 
 
 # --- sources

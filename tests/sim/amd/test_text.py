@@ -79,6 +79,11 @@ def test_waves_of_64_name_masks_as_pairs():
     assert of(0x7C220501, wave_size=64) == "v_cmp_lt_f32_e32 vcc, v1, v2"
 
 
+def test_matrix_products_of_waves_of_64_have_half_as_many_results():
+    line = "v_wmma_f32_16x16x16_f16 v[16:19], v[0:7], v[8:15], v[16:19]"
+    assert of(0xCC404010, 0x1C421100, wave_size=64) == line
+
+
 # Against the disassembler.
 
 
