@@ -27,7 +27,7 @@ def state():
     device.synchronize()
     memory = device.allocator.statistics
     with open("/proc/self/smaps_rollup") as file:
-        pages = next(int(line.split()[1]) for line in file if line.startswith("Pss_Anon:"))
+        pages = next(int(line.split()[1]) for line in file if line.startswith("Rss:"))
     raw = getattr(device.backend, "device", None)
     return {
         "live": GlobalCounters.mem_used,
