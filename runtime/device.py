@@ -7,6 +7,7 @@ another; only when DEVICE is unset, the first of the default order that opens is
 """
 
 import atexit
+import errno
 import importlib
 import os
 import threading
@@ -26,6 +27,7 @@ from hcq.errors import (
     FallbackWarning,
     HcqError,
     IoctlError,
+    OutOfMemory,
     Unsupported,
     nearest,
 )
@@ -250,7 +252,7 @@ class Registry:
         for name in self._kinds:
             try:
                 self[name]
-            except DeviceError as error:
+            except (DeviceError, OutOfMemory) as error:
                 reasons.append(f"{name}: {str(error).splitlines()[0]}")
                 say(1, f"default device: passed over {reasons[-1]}")
                 if _is_present(self._kinds[name]):
@@ -317,10 +319,13 @@ def _all_failed(target: Target, problems: list[tuple[Way, DeviceError]]) -> Devi
 def _refused(target: Target, error: OSError) -> DeviceOpenError:
     """What the kernel refused while opening, as trouble of the device."""
     facts: dict[str, object] = {"device": target.device}
-    what, hint = str(error).splitlines()[0], None
     if isinstance(error, HcqError):
         what, hint = error.what, error.hint
         facts |= error.facts
+    else:
+        what, hint = error.strerror or str(error), None
+        what = f"{error.filename}: {what}" if error.filename else what
+        facts["errno"] = errno.errorcode.get(error.errno or 0, error.errno)
     step, _, cause = what.partition("; ")[0].partition(": ")
     return DeviceOpenError(
         f"{target.device} does not open: {step}: {cause or 'refused'}",
