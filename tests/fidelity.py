@@ -21,6 +21,7 @@ from sim.amd.rdna.memory_ops import OPERATIONS
 from sim.amd.rdna.operands import execute
 from sim.amd.rdna.semantics import CONTROL, NO_EFFECT
 from sim.amd.rdna.text import text
+from sim.isa.value import U32
 
 DISASSEMBLER = "llvm-mc-22"
 MARKER = "[0x5a 0x5a 0x80 0xbf]"  # s_nop 0x5a5a, which stands between two answers
@@ -70,6 +71,8 @@ def refusal(instruction):
     try:
         if name in mode.CHANGES:
             mode.change(instruction, wave)
+        elif name == mode.SET_REGISTER:
+            mode.keeps(instruction, wave, wave.constant(U32, 0))
         else:
             execute(instruction, wave)
     except SimFault as fault:

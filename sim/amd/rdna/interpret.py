@@ -20,7 +20,7 @@ from sim.amd.rdna.decode import decode
 from sim.amd.rdna.instruction import Instruction
 from sim.amd.rdna.interpret_memory import access_memory
 from sim.amd.rdna.memory_ops import OPERATIONS
-from sim.amd.rdna.operands import execute, is_zero_mask, read_value
+from sim.amd.rdna.operands import execute, is_zero_mask, read_value, read_word
 from sim.amd.rdna.relative import SGPR_COUNT
 from sim.amd.rdna.semantics import CONTROL, NO_EFFECT
 from sim.isa.numpy_value import NumpyValue
@@ -232,6 +232,9 @@ def step(memory: GpuMemory, wave: Wave, code: dict[int, Instruction]) -> None:
         _control(instruction, wave)
     elif name in OPERATIONS:
         access_memory(instruction, OPERATIONS[name], wave, memory)
+    elif name == mode.SET_REGISTER:
+        if not element(mode.keeps(instruction, wave, read_word(wave, instruction.sources[0]))):
+            raise mode.refused_change(instruction)
     elif name in mode.CHANGES:
         mode.change(instruction, wave)
     else:

@@ -41,6 +41,7 @@ KEEP_SOURCES, KEEP_RESULTS = 1, 2  # of 32 bits
 KEEP_OTHERS = 0xC  # of 16 and 64 bits, both
 
 CHANGES = frozenset({"s_round_mode", "s_denorm_mode", "s_setreg_imm32_b32"})
+SET_REGISTER = "s_setreg_b32"  # as those, by a number that is known only when it runs
 
 _EXPONENT, _SIGN = 0x7F80_0000, 0x8000_0000
 
@@ -75,6 +76,25 @@ def change(instruction: Instruction, registers: HasDenormals) -> None:
         ones = (1 << field["size"] + 1) - 1
         now = mode_register(registers.denormals) >> field["offset"] & ones
         _same(instruction, (instruction.literal or 0) & ones, now)
+
+
+def keeps(instruction: Instruction, registers: HasDenormals, wanted: Value) -> Value:
+    """Uniform BOOL: whether SET_REGISTER with this number leaves MODE as it is."""
+    field = HWREG.unpack(instruction.offset & 0xFFFF)
+    if field["id"] != MODE_ID:
+        raise SimFault(f"{instruction.name} of hardware register {field['id']} is not simulated")
+    ones = (1 << field["size"] + 1) - 1
+    now = mode_register(registers.denormals) >> field["offset"] & ones
+    same: Value = (wanted & ones) == now
+    return same
+
+
+def refused_change(instruction: Instruction) -> SimFault:
+    """What a wave does that sets MODE to another number."""
+    return SimFault(
+        f"{instruction.name} that changes MODE is not simulated",
+        facts={"address": hex(instruction.address)},
+    )
 
 
 def denormals_after(instruction: Instruction) -> int:

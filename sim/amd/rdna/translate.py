@@ -18,11 +18,11 @@ from sim.amd.rdna.emit_memory import MemoryEmitter
 from sim.amd.rdna.emit_registers import EmitRegisters, PendingStore
 from sim.amd.rdna.instruction import Instruction
 from sim.amd.rdna.memory_ops import is_memory
-from sim.amd.rdna.operands import execute, is_zero_mask
+from sim.amd.rdna.operands import execute, is_zero_mask, read_word
 from sim.amd.rdna.semantics import NO_EFFECT
 from sim.isa import state
 from sim.isa.emitter import Emitter
-from sim.isa.llvm_value import LlvmValue
+from sim.isa.llvm_value import LlvmValue, own
 from sim.isa.native import ATTRIBUTES, FUNCTION_AT
 from sim.isa.value import U32, Value
 
@@ -159,6 +159,8 @@ unknown:
             return
         if name in mode.CHANGES:
             mode.change(instruction, registers)
+        elif name == mode.SET_REGISTER:
+            self._set_mode(instruction, registers)
         elif name in CONTROL_EMITTERS:
             CONTROL_EMITTERS[name](self, instruction, registers)
         elif is_memory(name):
@@ -170,6 +172,16 @@ unknown:
             # What becomes full is read as all ones only after the instruction.
             execute(instruction, registers)
             registers.full = before
+
+    def _set_mode(self, instruction: Instruction, registers: EmitRegisters) -> None:
+        """The wave goes on if MODE stays as it is, else it faults."""
+        emitter = self.emitter
+        same = own(mode.keeps(instruction, registers, read_word(registers, instruction.sources[0])))
+        place = f"{self.label}_{instruction.address & 0xFFFFFFFF:x}"
+        emitter.line(f"br i1 {same.text}, label %kept_{place}, label %changed_{place}")
+        emitter.label(f"changed_{place}", follows=True)
+        self._fault(instruction.address, mode.refused_change(instruction))
+        emitter.label(f"kept_{place}")
 
     def _fault(self, offset: int, problem: SimFault) -> None:
         """What a wave does that gets where there is no instruction."""

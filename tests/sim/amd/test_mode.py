@@ -61,6 +61,15 @@ TWO_WAYS = words(  # one of two ways changes the mode
     0xBFB00000,  # s_endpgm
 )  # fmt: skip
 
+SET_MODE = words(  # the denormal field of MODE, to s2
+    0xF4040200, 0xF8000000,  # s_load_b64 s[8:9], s[0:1], null
+    0x30020082,  # v_lshlrev_b32_e32 v1, 2, v0
+    0xB9021901,  # s_setreg_b32 hwreg(HW_REG_MODE, 4, 4), s2
+    0x7E040202,  # v_mov_b32_e32 v2, s2
+    0xDC6A0000, 0x00080201,  # global_store_b32 v1, v2, s[8:9]
+    0xBFB00000,  # s_endpgm
+)  # fmt: skip
+
 
 class Gpu:
     """Memory, an executor, and a page that kernels write to."""
@@ -134,7 +143,19 @@ def test_the_same_kernel_is_translated_for_each_mode(gpu):
         assert gpu.run(ARITHMETIC, 0, float_mode)[1] == product
 
 
+@pytest.mark.parametrize("number", [0xF, 0xFFFF_FFFF])
+def test_a_register_may_set_mode_to_what_it_is(gpu, number):
+    assert gpu.run(SET_MODE, number, KEEP)[:32].tolist() == [number] * 32
+
+
 # --- refusals
+
+
+@pytest.mark.refusal
+@pytest.mark.parametrize("number", [0, 0xC])
+def test_a_register_that_changes_mode_is_refused(gpu, number):
+    with pytest.raises(WaveFault, match="s_setreg_b32 that changes MODE is not simulated"):
+        gpu.run(SET_MODE, number, KEEP)
 
 
 @pytest.mark.refusal
