@@ -1,0 +1,31 @@
+"""NVIDIA GPUs through the kernel's own device files, /dev/nvidiactl and its kin.
+
+    from hcq import nv
+    device = nv.open(0)
+
+Importing this opens nothing and loads nothing: what talks to the machine comes in
+with the first call.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hcq.nv.device import Device
+
+
+def open(index: int = 0, *, timeline_start: int = 0) -> "Device":
+    """The index-th GPU; DeviceOpenError, DeviceNotFound or UnsupportedDevice when it cannot be.
+
+    `timeline_start` is the first value of the device's timeline, for tests of its wrap.
+    """
+    from hcq.nv.device import Device
+
+    return Device(index, timeline_start=timeline_start)
+
+
+def count() -> int:
+    """How many GPUs there are; DeviceOpenError without a control device."""
+    from hcq import host
+    from hcq.nv.driver import driver
+
+    return len(driver(host.current()).cards())

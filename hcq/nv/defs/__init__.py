@@ -1,0 +1,1 @@
+"""Facts about NVIDIA engines: class numbers, methods, records, error codes."""
