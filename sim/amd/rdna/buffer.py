@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from hcq.errors import SimFault
 from sim.amd.rdna.instruction import Instruction, Operand
 from sim.amd.rdna.memory_ops import MemoryOp
-from sim.amd.rdna.operands import Registers, read_word
+from sim.amd.rdna.operands import read_word
+from sim.amd.rdna.registers import Registers
 from sim.isa.value import U32, U64, Value, lane_id, where
 
 # OOB_SELECT: what is compared with NUM_RECORDS and the stride.

@@ -9,12 +9,13 @@ operands, modifiers, DPP, dual issue); section 7.2.2 for output modifiers.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from hcq.errors import SimFault
 from sim.amd.rdna.dpp import shuffle
 from sim.amd.rdna.instruction import Instruction, Operand, inline_bits
 from sim.amd.rdna.mode import KEEP_RESULTS, KEEP_SOURCES, flush
+from sim.amd.rdna.registers import Registers
 from sim.amd.rdna.relative import MOVES, move
 from sim.amd.rdna.semantics import Semantic, Token, lookup
 from sim.isa.value import F16, F32, U16, U32, U64, Type, Value, lane_id, unballot, where
@@ -32,49 +33,6 @@ APERTURES = {  # operand code: (low word, high word)
 
 
 SEES_DENORMALS = frozenset({"v_cmp_class_f32", "v_cmpx_class_f32"})  # whatever MODE says
-
-
-class Registers(Protocol):
-    """The register files of one wave, as an engine keeps them.
-
-    Kinds: "vgpr" (U32 lanes) and, uniform U32, "sgpr" "ttmp" "vcc" "exec" "m0".
-    """
-
-    @property
-    def width(self) -> int:
-        """Lanes: 32 or 64."""
-
-    @property
-    def scc(self) -> Value:
-        """Uniform BOOL."""
-
-    def set_scc(self, value: Value) -> None:
-        """Replace SCC."""
-
-    def exec_mask(self) -> Value:
-        """EXEC as BOOL lanes."""
-
-    def read(self, kind: str, index: int) -> Value:
-        """One dword register."""
-
-    def write(self, kind: str, index: int, value: Value, mask: Value | None) -> None:
-        """Write one dword; mask (BOOL lanes, "vgpr" only): None writes every lane."""
-
-    def constant(self, target: Type, number: float) -> Value:
-        """A uniform value."""
-
-    def read_at(self, kind: str, number: Value) -> Value:
-        """The "vgpr" or "sgpr" with a uniform U32 number; register 0 beyond the last."""
-
-    def write_at(self, kind: str, number: Value, value: Value, mask: Value | None) -> None:
-        """Write it; nothing beyond the last."""
-
-    @property
-    def denormals(self) -> int:
-        """MODE.denorm."""
-
-    def clock(self) -> Value:
-        """Ticks of the 100 MHz counter, uniform U64."""
 
 
 @dataclass(frozen=True)

@@ -224,8 +224,8 @@ def test_a_second_owner_of_a_mnemonic_is_refused():
 
 @pytest.mark.refusal
 def test_an_instruction_without_meaning_names_its_neighbour(wave):
-    with pytest.raises(SimFault, match="v_trig_preop_f64 is not simulated"):
-        run(wave, "v_trig_preop_f64", V1, V2)
+    with pytest.raises(SimFault, match="v_swaprel_b32 is not simulated"):
+        run(wave, "v_swaprel_b32", V1, V2)
 
 
 @pytest.mark.refusal
