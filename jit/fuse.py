@@ -15,6 +15,8 @@ from jit.movement import contiguous_base
 MAX_OPERATIONS = 256  # elementwise nodes in one kernel
 MAX_INPUTS = 24  # buffers one kernel reads
 _REGION = 96  # how many nodes after a reduction are considered for its kernel
+_EPILOGUE = 11  # operations that may follow a big product in its kernel: they make its tiles small
+_BIG = 1 << 22  # products of elements in a product of matrices that big tiles pay for
 _CHEAP = 3  # below this many operations a broadcast value is always recomputed
 _HEAVY = 24  # from this many operations a value used in several places may be stored
 _WORTH = 16384  # operations saved that pay for one more launch
@@ -69,6 +71,15 @@ class Fusion:
         """Whether a reduction reads its inputs more than twice over, like a product of matrices."""
         source = self.sources[i][0]
         return self.nodes[source].size > 2 * self._spread[source]
+
+    def is_big_product(self, i: int) -> bool:
+        """Whether what follows the reduction at i in its kernel has to be short."""
+        return self.nodes[self.sources[i][0]].size >= _BIG and self.reuses(i)
+
+    def may_follow(self, reductions: Iterable[int], i: int) -> bool:
+        """Whether the node at i may be computed in the kernel of these reductions."""
+        long = self._weight(i) > _EPILOGUE
+        return not long or not any(self.is_big_product(r) for r in reductions)
 
     def _require(self) -> None:
         for i, node in enumerate(self.nodes):
@@ -263,6 +274,11 @@ class Fusion:
         return heavy and node.size * weight * (places - 1) > _WORTH
 
 
+def _operations(node: Node) -> int:
+    """About how many operations a node is."""
+    return (node.op in ELEMENTWISE) + _COSTLY_WEIGHT * (node.op in _COSTLY)
+
+
 def _arg(node: Node) -> object:
     return (node.arg, node.shape) if node.op is not Op.INDEX else id(node)
 
@@ -288,10 +304,12 @@ class _Region:
     def explore(self) -> tuple[int, list[int]]:
         """The furthest such node, and the nodes up to it."""
         fusion, shared = self.fusion, False
+        room = _EPILOGUE if fusion.is_big_product(self.start) else _REGION * _COSTLY_WEIGHT
         while self.pending and len(self.trail) < _REGION:
             member = heappop(self.pending)
             alone = not self.pending
-            if not self._fits(member, alone):
+            room -= _operations(fusion.nodes[member])
+            if room < 0 or not self._fits(member, alone):
                 break
             shared = shared or fusion.owned(member)
             self.trail.append(member)
