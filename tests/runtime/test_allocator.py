@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from hcq.errors import BufferUseError, HcqError, IoctlError, OutOfMemory
+from hcq.errors import BufferUseError, IoctlError, OutOfMemory
 from hcq.settings import Context
 from runtime.allocator import CACHE_FLOOR, BlockInfo
 from runtime.backend import MemoryOptions
@@ -89,9 +89,10 @@ def test_out_of_memory_says_where_memory_is(fake, fake_backend, uint8, monkeypat
 
 
 @pytest.mark.row("ALC-04")
+@pytest.mark.refusal
 def test_retry_happens_once(fake, fake_backend, uint8, monkeypatch):
     monkeypatch.setattr(fake_backend, "limit", 10)
-    with pytest.raises(OutOfMemory):
+    with pytest.raises(OutOfMemory, match="no memory for 11 bytes"):
         Buffer("FAKE", 11, uint8).allocate()
     assert len(calls(fake(), "allocate")) == 2
 
@@ -163,7 +164,7 @@ def test_statistics_equal_a_model(fake, fake_backend, uint8, monkeypatch):
     a = Buffer("FAKE", 300, uint8).allocate()
     b = Buffer("FAKE", 200, uint8).allocate()
     b.free()
-    with pytest.raises(HcqError):
+    with pytest.raises(OutOfMemory, match="no memory for 900 bytes"):
         Buffer("FAKE", 900, uint8).allocate()
     c = Buffer("FAKE", 100, uint8).allocate()
     c.free()

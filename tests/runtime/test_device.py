@@ -173,6 +173,7 @@ def test_passing_over_hardware_that_is_there_is_announced(monkeypatch, fake):
         assert registry.DEFAULT == "FAKE"
 
 
+@pytest.mark.refusal
 def test_named_device_is_never_replaced(monkeypatch, fake):
     broken = module_that_fails(monkeypatch, "broken", "no node")
     registry = Registry({"GPU": (broken,), "FAKE": (Way("", "fake_backend"),)})
@@ -187,7 +188,7 @@ def test_ways_that_all_fail_give_one_error_with_a_line_each(monkeypatch):
         module_that_fails(monkeypatch, "first", "no first node"),
         module_that_fails(monkeypatch, "second", "no second node"),
     )
-    with pytest.raises(DeviceOpenError) as caught:
+    with pytest.raises(DeviceOpenError, match="GPU does not open by any way") as caught:
         Registry({"GPU": ways})["GPU"]
     assert str(caught.value).splitlines() == [
         "GPU does not open by any way",
@@ -396,6 +397,7 @@ def test_spawned_child_may_open_devices(tmp_path):
     assert (done.stdout, done.stderr) == ("b'wxyz'\n0\n", "")
 
 
+@pytest.mark.refusal
 def test_program_call_checks_its_counts(add_kernel):
     program = Device["CPU"].program(add_kernel())
     with pytest.raises(LaunchError, match="takes 3 buffers and 0 scalars, not 0 and 0"):

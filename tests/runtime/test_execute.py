@@ -135,7 +135,7 @@ def test_nothing_runs_when_a_later_kernel_does_not_compile(adding, add_kernel):
 
     bad.compile = fail
     call, a, b, out = adding()
-    with pytest.raises(CompileError):
+    with pytest.raises(CompileError, match="broken"):
         run_linear([call, ProgramCall(bad, (out, a, b), "CPU")])
     assert GlobalCounters.kernel_count == 0
     assert not out.is_allocated

@@ -484,7 +484,7 @@ def test_fault_is_raised_at_the_first_wait_and_names_its_kernel(amd, int32, addi
     run_linear([ProgramCall(GpuKernel("bad", BAD, (BUFFER,)), (target,), "AMD"), call])
     with pytest.raises(GpuFault, match="bad"):
         Device["AMD"].synchronize()
-    with pytest.raises(DeviceLost):
+    with pytest.raises(DeviceLost, match="is lost since: GpuFault on AMD:0: kernel bad"):
         out.copy_out()
     assert Device["AMD"].health() == "restart-process"
 
@@ -512,7 +512,7 @@ def test_kernel_over_its_limit_is_a_gpu_timeout(amd, int32):
     with pytest.raises(GpuTimeout, match="kernel hold did not finish within 100 ms"):
         program(flag, limit_ms=100)
     assert 0.09 < time.monotonic() - start < 1.1
-    with pytest.raises(DeviceLost):
+    with pytest.raises(DeviceLost, match=r"is lost since: .*kernel hold did not finish"):
         Device["AMD"].synchronize()
     view[:] = words(1)
 
@@ -522,7 +522,7 @@ def test_kernel_over_its_limit_is_a_gpu_timeout(amd, int32):
 def test_limit_on_waiting_leaves_the_device_good(amd, held, adding):
     amd()
     release = held()
-    with pytest.raises(WaitTimeout):
+    with pytest.raises(WaitTimeout, match="AMD:0"):
         Device["AMD"].synchronize(timeout=0.05)
     release()
     call, *_, out = adding()

@@ -7,7 +7,7 @@ import pytest
 
 from hcq.settings import Context
 from runtime.buffer import Buffer
-from runtime.call import Estimate, ProgramCall
+from runtime.call import BatchCall, Estimate, ProgramCall
 from runtime.counters import GlobalCounters
 from runtime.device import Device
 from runtime.execute import run_linear
@@ -52,6 +52,18 @@ def test_line_of_a_copy(lines, fake, uint8):
         "FAKE:0   copy       1 HOST -> FAKE:0               source view    1.00 MB  "
         "mem   0.00 B   tm   1.00 ms      1.00 GB/s"
     ]
+
+
+@pytest.mark.row("PRO-05")
+def test_line_of_a_batch(lines, int32, add_kernel):
+    buffers = tuple(Buffer("CPU", 4, int32) for _ in range(3))
+    device = Device["CPU"]
+    program = device.program(add_kernel())
+    call = BatchCall(device.batch().add(program, buffers).add(program, buffers), "CPU")
+    (line,) = lines(lambda: run_linear([call]), DEBUG=2)
+    assert re.fullmatch(
+        r"CPU:0    batch        batch of 2 kernels           mem  48.00 B   tm +\S+ [num]?s ?", line
+    )
 
 
 @pytest.mark.row("PRO-05")
