@@ -16,6 +16,7 @@ MAX_OPERATIONS = 256  # elementwise nodes in one kernel
 MAX_INPUTS = 24  # buffers one kernel reads
 _REGION = 96  # how many nodes after a reduction are considered for its kernel
 _EPILOGUE = 11  # operations that may follow a big product in its kernel: they make its tiles small
+_PRODUCT = 2  # operations of the product itself
 _BIG = 1 << 22  # products of elements in a product of matrices that big tiles pay for
 _CHEAP = 3  # below this many operations a broadcast value is always recomputed
 _HEAVY = 24  # from this many operations a value used in several places may be stored
@@ -76,10 +77,11 @@ class Fusion:
         """Whether what follows the reduction at i in its kernel has to be short."""
         return self.nodes[self.sources[i][0]].size >= _BIG and self.reuses(i)
 
-    def may_follow(self, reductions: Iterable[int], i: int) -> bool:
-        """Whether the node at i may be computed in the kernel of these reductions."""
-        long = self._weight(i) > _EPILOGUE
-        return not long or not any(self.is_big_product(r) for r in reductions)
+    def fits_with(self, reductions: Iterable[int], members: Iterable[int]) -> bool:
+        """Whether these kept nodes may share the kernel that computes the reductions."""
+        if not any(self.is_big_product(r) for r in reductions):
+            return True
+        return sum(map(self._weight, members)) <= _EPILOGUE + _PRODUCT
 
     def _require(self) -> None:
         for i, node in enumerate(self.nodes):

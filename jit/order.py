@@ -180,7 +180,8 @@ class Grouping:
     def _reductions_fit(self, unit: Unit, group: Group, *, reading: bool) -> bool:
         theirs = [r for u in group.units for r in u.reductions]
         if not unit.reductions:
-            return not theirs or (reading and self.fusion.may_follow(theirs, unit.root))
+            roots = [*group.roots, unit.root]
+            return not theirs or (reading and self.fusion.fits_with(theirs, roots))
         if not theirs:
             return False
         return all(self._alike_reductions(a, b) for a in unit.reductions for b in theirs)
