@@ -61,13 +61,13 @@ def code_of(image):
     return ELFFile(BytesIO(image)).get_section_by_name(".text").data()
 
 
-def refusal(instruction):
+def refusal(instruction, wave_size=32):
     """Why the simulator cannot execute an instruction, or ""."""
     name = instruction.name
     if name in NO_EFFECT | CONTROL | OPERATIONS.keys():
         return ""
-    wave = Wave(32, 0, bytearray())
-    wave.set_exec(0xFFFF_FFFF)
+    wave = Wave(wave_size, 0, bytearray())
+    wave.set_exec((1 << wave_size) - 1)
     try:
         if name in mode.CHANGES:
             mode.change(instruction, wave)

@@ -77,8 +77,9 @@ done:
 class Kernel:
     """The text of one kernel: values are pushed into a body, results stored one by one."""
 
-    def __init__(self, name, scalar=False):
+    def __init__(self, name, scalar=False, attributes=""):
         self.name = name
+        self.attributes = attributes
         self.scalar = scalar
         self.lines = []
         self.declared = set()
@@ -134,7 +135,7 @@ define amdgpu_kernel void @k({G} noalias %out, {pointer} %a, {pointer} %b, {poin
 }}
 attributes #0 = {{ "amdgpu-flat-work-group-size"="1,256" "amdgpu-no-dispatch-ptr"
   "amdgpu-no-queue-ptr" "amdgpu-no-dispatch-id" "amdgpu-no-implicitarg-ptr"
-  "amdgpu-no-workitem-id-y" "amdgpu-no-workitem-id-z" }}
+  "amdgpu-no-workitem-id-y" "amdgpu-no-workitem-id-z" {self.attributes} }}
 !0 = !{{}}
 """
 
@@ -499,30 +500,66 @@ def buffers():
     return kernel
 
 
-def matrix():
+def matrix(wave_size):
     """The six matrix products."""
     kernel = Kernel("matrix")
+    count = 256 // wave_size  # registers of a result
     for result, factor, name in (
-        ("<8 x float>", "<16 x half>", "f32.16x16x16.f16.v8f32.v16f16"),
-        ("<8 x float>", "<16 x i16>", "f32.16x16x16.bf16.v8f32.v16i16"),
+        (f"<{count} x float>", "<16 x half>", f"f32.16x16x16.f16.v{count}f32.v16f16"),
+        (f"<{count} x float>", "<16 x i16>", f"f32.16x16x16.bf16.v{count}f32.v16i16"),
     ):
         a, b = (f"{factor} {kernel.load(factor, p)}" for p in ("%a", "%b"))
         c = f"{result} {kernel.load(result, '%c')}"
         value = kernel.call(result, f"llvm.amdgcn.wmma.{name}", [a, b, c])
         kernel.store(result, value)
     for name, factor in (("f16", "half"), ("bf16", "i16")):
-        kind = f"<16 x {factor}>"
-        a, b, c = (f"{kind} {kernel.load(kind, p)}" for p in ("%a", "%b", "%c"))
-        suffix = f"{name}.16x16x16.{name}.v16{'f16' if factor == 'half' else 'i16'}"
-        suffix += f".v16{'f16' if factor == 'half' else 'i16'}"
+        element = "f16" if factor == "half" else "i16"
+        both, kind = f"<16 x {factor}>", f"<{2 * count} x {factor}>"
+        a, b = (f"{both} {kernel.load(both, p)}" for p in ("%a", "%b"))
+        c = f"{kind} {kernel.load(kind, '%c')}"
+        suffix = f"{name}.16x16x16.{name}.v{2 * count}{element}.v16{element}"
         kernel.store(kind, kernel.call(kind, f"llvm.amdgcn.wmma.{suffix}", [a, b, c, "i1 false"]))
-    for name, count in (("iu8", 4), ("iu4", 2)):
-        kind = f"<{count} x i32>"
+    for name, words in (("iu8", 4), ("iu4", 2)):
+        kind, result = f"<{words} x i32>", f"<{count} x i32>"
         a, b = (f"{kind} {kernel.load(kind, p)}" for p in ("%a", "%b"))
-        c = f"<8 x i32> {kernel.load('<8 x i32>', '%c')}"
+        c = f"{result} {kernel.load(result, '%c')}"
         arguments = ["i1 true", a, "i1 false", b, c, "i1 true"]
-        function = f"llvm.amdgcn.wmma.i32.16x16x16.{name}.v8i32.v{count}i32"
-        kernel.store("<8 x i32>", kernel.call("<8 x i32>", function, arguments))
+        function = f"llvm.amdgcn.wmma.i32.16x16x16.{name}.v{count}i32.v{words}i32"
+        kernel.store(result, kernel.call(result, function, arguments))
+    return kernel
+
+
+def indexed():
+    """Registers chosen by a number that is known only when the kernel runs."""
+    kernel = Kernel("indexed")
+    kind = "<16 x i32>"
+    vector = kernel.load(kind, "%a")
+    kernel.store("i32", kernel.emit(f"extractelement {kind} {vector}, i32 %n"))
+    kernel.store(kind, kernel.emit(f"insertelement {kind} {vector}, i32 %lane, i32 %n"))
+    return kernel
+
+
+def flushed():
+    """Arithmetic without denormals; a division keeps them for a while."""
+    flush = '"denormal-fp-math-f32"="preserve-sign,preserve-sign"'
+    kernel = Kernel("flushed", attributes=flush)
+    a, b = (kernel.load("float", p) for p in ("%a", "%b"))
+    for op in FLOAT_OPS:
+        kernel.store("float", kernel.emit(f"{op} float {a}, {b}"))
+    return kernel
+
+
+def counters():
+    """Counters in local memory; thread numbers as addresses; bits of 2/pi."""
+    kernel = Kernel("counters")
+    for name in ("append", "consume"):
+        arguments = ["ptr addrspace(3) @lds", "i1 false"]
+        kernel.store("i32", kernel.call("i32", f"llvm.amdgcn.ds.{name}.p3", arguments))
+    a = kernel.load("double", "%a")
+    arguments = [f"double {a}", "i32 %n"]
+    kernel.store("double", kernel.call("double", "llvm.amdgcn.trig.preop.f64", arguments))
+    kernel.store("i64", kernel.call("i64", "llvm.readsteadycounter", []))
+    kernel.store("i64", kernel.call("i64", "llvm.readcyclecounter", []))
     return kernel
 
 
@@ -543,8 +580,7 @@ def kernels(wave_size):
     spaces = ((0, "flat"), (1, "global"), (3, "lds"), (5, "scratch"))
     yield from (memory(space, label) for space, label in spaces)
     yield from (packed(), special(), lanes(wave_size), buffers(), control())
-    if wave_size == 32:
-        yield matrix()
+    yield from (matrix(wave_size), indexed(), flushed(), counters())
 
 
 def compile_text(text, machine):

@@ -118,7 +118,7 @@ def differences(path, code, wave_size):
 
 @pytest.mark.row("SIM-13")
 @pytest.mark.parametrize(("features", "wave_size"), [("", 32), ("+wavefrontsize64", 64)])
-def test_every_compiled_instruction_reads_as_the_disassembler_prints_it(
+def test_every_compiled_instruction_reads_as_the_disassembler_prints_it_and_can_be_executed(
     disassembler, features, wave_size
 ):
     names = set()
@@ -126,6 +126,9 @@ def test_every_compiled_instruction_reads_as_the_disassembler_prints_it(
         different, count, found = differences(disassembler, code, wave_size)
         assert count > 10, name
         assert different == [], name
+        instructions = decode_all(code, wave_size=wave_size)
+        refused = {i.name: why for i in instructions if (why := fidelity.refusal(i, wave_size))}
+        assert refused == {}, name
         names |= found
     assert len(names) >= 450  # 150 are asked for
 
