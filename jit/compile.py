@@ -38,6 +38,9 @@ ALLOWED = (
     "llvm.fptoui.sat",
     "llvm.masked.load",
     "llvm.masked.store",
+    "llvm.nvvm.barrier.cta.sync.aligned.all",
+    "llvm.nvvm.read.ptx.sreg.ctaid.x",
+    "llvm.nvvm.read.ptx.sreg.tid.x",
     "llvm.roundeven",
     "llvm.sqrt",
     "llvm.trunc",
@@ -95,7 +98,13 @@ def _llvm(name: str, arch: str) -> Renderer:
     return AmdRenderer(name, arch)
 
 
-KINDS: dict[str, Callable[[str, str], Renderer]] = {"LLVM": _llvm}
+def _ptx(name: str, arch: str) -> Renderer:
+    from jit.codegen.nvptx import NvRenderer
+
+    return NvRenderer(name, arch)
+
+
+KINDS: dict[str, Callable[[str, str], Renderer]] = {"LLVM": _llvm, "PTX": _ptx}
 
 
 @cache
@@ -205,7 +214,17 @@ def _keep(kernel: Kernel, target: str, code: Code) -> Code:
 
 def cache_key(kernel: Kernel, target: str) -> str:
     """The key on disk: kernel with its options, compiler and version, target. Not the host."""
-    return hashlib.sha256("\n".join([kernel.key, target, compiler_version()]).encode()).hexdigest()
+    parts = [kernel.key, target, compiler_version(), *_linker_version(target)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _linker_version(target: str) -> list[str]:
+    """The version of what makes machine code after LLVM, where there is such a thing."""
+    if not target.startswith("PTX:"):
+        return []
+    from jit.codegen.nvjitlink import version
+
+    return [version()]
 
 
 @cache

@@ -25,6 +25,7 @@ class Machine:
     vector_bytes: int  # of one CPU vector register
     registers: int  # accumulators that one thread may keep
     most_threads: int = 256
+    local_bytes: int = 48 << 10  # of local memory that a work-group may have
     most_body: int = 512  # operations, about, that one turn of the innermost loop may have
     least_tiles: int = 32  # do not make the grid smaller than this for the sake of big tiles
 

@@ -4,14 +4,14 @@ import pytest
 from kernel_maker import Maker, elementwise, matmul, reduction
 from random_kernels import Draw
 
-from jit.codegen.amdgcn import ARCHES
+from jit.codegen.amdgcn import AmdRenderer
 from jit.codegen.cpu import LEVELS
 from jit.dtype import dtypes
 from jit.tile import Split, balanced, power_below
 from jit.tile_cpu import make_plan as cpu_plan
 from jit.tile_gpu import make_plan as gpu_plan
 
-V4, GPU = LEVELS["x86-64-v4"], ARCHES["gfx1100"]
+V4, GPU = LEVELS["x86-64-v4"], AmdRenderer.machines["gfx1100"]
 
 
 def add(count, dtype=dtypes.float32):
