@@ -65,6 +65,9 @@ class Events:
         with self.changed:
             event = Event(self._number(kind), kind, auto_reset)
             self._events[event.identity] = event
+            if self.page is not None and event.identity < len(self.page.words):
+                # As allocate_event_notification_slot does: the last owner may have left a value.
+                self.page.words[event.identity] = kfd.UNSIGNALED_EVENT_SLOT
             return event
 
     def destroy(self, identity: int) -> None:

@@ -6,6 +6,7 @@ in the table is ENOTTY. State belongs to the process: closing the file ends noth
 """
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from errno import EBUSY, EEXIST, EFAULT, EINVAL, EIO, ENOTTY, EPERM, ETIME
@@ -34,6 +35,7 @@ CLOCK_HZ = 1_000_000_000
 POLL_NANOSECONDS = 500_000  # virtual, at most
 WAIT_SLICE_SECONDS = 0.02
 PREEMPT_SECONDS = 5.0
+LOCK_SLICE_SECONDS = 0.01
 APERTURE_ENTRY = 56
 AGE_VERSION = (1, 14)
 
@@ -131,7 +133,11 @@ class Kfd:
         self.events.interrupt(context)
 
     def memory_fault(self, gpu: Gpu, queue: Queue, address: int, access: str) -> None:
-        """A page fault: every memory event of the process is set, nothing runs any more."""
+        """A page fault: every memory event of the process is set, that GPU runs nothing more.
+
+        Source: Linux amdkfd/kfd_device_queue_manager.c, kfd_dqm_evict_pasid: the queues of
+        one device.
+        """
         kind = gpu.page_kind(address, access)
         data = {
             "NotPresent": int(kind == "not-present"),
@@ -140,7 +146,7 @@ class Kfd:
             "va": address & ~0xFFF,
             "gpu_id": gpu.gpu_id,
         }
-        self._stop_all()
+        gpu.is_stopped = True
         self.on_error(gpu, queue.fault)
         self.events.exception(kfd.EVENT_MEMORY, data)
         self.board.notify()
@@ -164,14 +170,10 @@ class Kfd:
         self.buffers.close()
 
     def _exception(self, gpu: Gpu, kind: int, cause: int, lost: int) -> None:
-        self._stop_all()
+        gpu.is_stopped = True
         data = {"reset_type": kind, "reset_cause": cause, "memory_lost": lost}
         self.events.exception(kfd.EVENT_HW_EXCEPTION, {**data, "gpu_id": gpu.gpu_id})
         self.board.notify()
-
-    def _stop_all(self) -> None:
-        for gpu in self.gpus:
-            gpu.is_stopped = True
 
 
 @call(kfd.GET_VERSION, locks=False)
@@ -309,8 +311,7 @@ def create_queue_(state: Kfd, args: Any) -> None:
         raise Refusal(EFAULT, str(fault)) from fault
     gpu = queue.gpu
     state.queues[identity] = queue
-    with Held(gpu):
-        gpu.queues.append(queue)
+    gpu.queues.append(queue)
     if args.queue_type == kfd.QUEUE_TYPE_COMPUTE:
         gpu.execution_units()
     args.queue_id = identity
@@ -330,7 +331,7 @@ def destroy_queue(state: Kfd, args: Any) -> None:
     wedged = queue.gpu.running is queue and not queue.gpu.limits.preemptible
     # A kernel that runs is preempted: the executor looks at this flag.
     queue.stopping = True
-    with Held(queue.gpu):
+    with Held(queue):
         queue.gpu.queues.remove(queue)
         queue.gpu.doorbells.give_back(queue.setup.cell)
     del state.queues[args.queue_id]
@@ -352,7 +353,7 @@ def update_queue(state: Kfd, args: Any) -> None:
     ring = args.ring_base_address
     if ring and (ring, size) != (queue.setup.ring, queue.setup.ring_size):
         raise Refusal(EINVAL, "giving a queue another ring is not simulated")
-    with Held(queue.gpu):
+    with Held(queue):
         # A queue without a ring is off, as one without a share of the time is.
         queue.percentage = args.queue_percentage & 0xFF if ring else 0
     state.scheduler.changed(queue.gpu)
@@ -478,17 +479,26 @@ def _tell(entry: Any, waiter: Waiter, aged: bool) -> None:
 
 
 class Held:
-    """The lock of a GPU, with its stepping thread told to make way."""
+    """The lock of a queue's GPU, with the stepping thread told to make way.
 
-    def __init__(self, gpu: Gpu) -> None:
-        self._gpu = gpu
+    Not waited for while another queue's kernel runs: this queue stands still then.
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._gpu = queue.gpu
+        self._locked = False
 
     def __enter__(self) -> None:
         self._gpu.wanted += 1
-        if not self._gpu.lock.acquire(timeout=PREEMPT_SECONDS):
-            self._gpu.wanted -= 1
-            raise Refusal(EIO, "the GPU cannot be preempted")
+        limit = time.monotonic() + PREEMPT_SECONDS
+        while not self._locked and self._gpu.running in (None, self._queue):
+            self._locked = self._gpu.lock.acquire(timeout=LOCK_SLICE_SECONDS)
+            if not self._locked and time.monotonic() > limit:
+                self._gpu.wanted -= 1
+                raise Refusal(EIO, "the GPU cannot be preempted")
 
     def __exit__(self, *error: object) -> None:
         self._gpu.wanted -= 1
-        self._gpu.lock.release()
+        if self._locked:
+            self._gpu.lock.release()
