@@ -109,7 +109,12 @@ class Device:
 
     def _release(self) -> None:
         self.work.is_closed = True
-        self._closing.close()
+        with ExitStack() as steps:
+            steps.callback(self._closing.close)
+            # Queues first: a kernel that never ends must not see its memory go, which would
+            # be a fault, after which the kernel stops all that this process runs on the GPU.
+            for channel in self.work.channels.values():
+                steps.callback(channel.close)
 
     def __repr__(self) -> str:
         return f"<{self.name} {self.target}>"

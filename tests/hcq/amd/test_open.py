@@ -320,3 +320,26 @@ def test_events_run_out_and_waits_poll(machine):
     device.wait(device.submit(device.queue("compute").barrier()))
     assert device.work.waits.sleeps == 0
     device.close()
+
+
+@pytest.mark.row("HCQ-31")
+def test_closing_a_hung_device_takes_its_queues_before_its_memory(machine, compiled, words):
+    """Else the kernel that never ends would fault, and nothing would run on the GPU any more."""
+    from hcq.errors import GpuTimeout
+    from hcq.settings import Context
+
+    host = machine()
+    device = amd.open(0)
+    flag = device.allocate(4096, host=True, zero=True)
+    with Context(HCQ_TIMEOUT_MS=60), pytest.raises(GpuTimeout, match=r"for 0\.06 s"):
+        device.launch(
+            device.load(compiled("spin"), "spin"), [flag.address], (1, 1, 1), (1, 1, 1), wait=True
+        )
+    device.close()
+    assert not host.kfd.queues
+    assert not host.faults
+    device = amd.open(0)
+    cell = device.allocate(4, zero=True)
+    device.launch(device.load(compiled("bump"), "bump"), [cell.address], (1, 1, 1), (1, 1, 1))
+    assert words(device, cell, 1) == [1]
+    device.close()
