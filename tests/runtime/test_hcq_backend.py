@@ -486,6 +486,8 @@ def test_fault_is_raised_at_the_first_wait_and_names_its_kernel(amd, int32, addi
         Device["AMD"].synchronize()
     with pytest.raises(DeviceLost, match="is lost since: GpuFault on AMD:0: kernel bad"):
         out.copy_out()
+    with pytest.raises(DeviceLost, match="kernel bad"):
+        run_linear([call])
     assert Device["AMD"].health() == "restart-process"
 
 

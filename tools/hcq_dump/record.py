@@ -62,6 +62,7 @@ def as_json(packet: Packet, place: Place) -> dict[str, object]:
         "device": place.device,
         "queue": place.queue,
         "submission": place.submission,
+        "buffer": place.buffer,
         "off": packet.offset * 4,
         "dw": [f"{word:#010x}" for word in packet.raw],
         "engine": packet.engine,
