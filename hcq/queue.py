@@ -112,7 +112,11 @@ Word = int | Part
 
 def low(value: Number) -> Word:
     """The low word of an int or formula."""
-    return lo32(value) if isinstance(value, int) else Part(formula(value), Half.LOW)
+    if not isinstance(value, int):
+        return Part(formula(value), Half.LOW)
+    if not 0 <= value < 1 << 64:
+        raise FieldError(f"{value:#x} does not fit in 64 bits", facts={"value": value})
+    return lo32(value)
 
 
 def high(value: Number) -> Word:

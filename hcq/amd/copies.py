@@ -6,6 +6,7 @@ from typing import Any
 from hcq.amd.queue import COPY
 from hcq.amd.staging import Staging
 from hcq.amd.work import Work
+from hcq.errors import BufferUseError
 from hcq.ioctl_defs import kfd
 from hcq.memory import Buffer
 
@@ -39,7 +40,7 @@ class Copies:
 
     def copy_in(self, buffer: Buffer, offset: int, data: Any) -> None:
         """Host bytes into a buffer, after everything submitted so far."""
-        view = memoryview(data).cast("B")
+        view = _bytes(data)
         buffer.check(offset, len(view))
         self._work.usable()
         if not view:
@@ -52,7 +53,9 @@ class Copies:
 
     def copy_out(self, buffer: Buffer, offset: int, into: Any) -> None:
         """A buffer's bytes to the host, after everything submitted so far."""
-        view = memoryview(into).cast("B")
+        view = _bytes(into)
+        if view.readonly:
+            raise BufferUseError("copy_out needs bytes it may write to", facts={"size": len(view)})
         buffer.check(offset, len(view))
         self._work.usable()
         if not view:
@@ -96,6 +99,16 @@ class Copies:
             return True
         timeline = self._work.timeline
         return size <= DIRECT_COPY_BYTES or timeline.is_done(timeline.submitted)
+
+
+def _bytes(data: Any) -> memoryview:
+    view = memoryview(data)
+    if not view.c_contiguous:
+        raise BufferUseError(
+            "copies need bytes that lie one after the other",
+            facts={"shape": view.shape, "strides": view.strides},
+        )
+    return view.cast("B") if view.nbytes else memoryview(bytearray())
 
 
 def _reads_fast(buffer: Buffer, size: int) -> bool:

@@ -14,6 +14,7 @@ from hcq.errors import HcqError, IoctlError
 from hcq.ioctl_defs import kfd
 
 SLEEP_MS = 20
+BLIND_SLEEP_MS = 1  # without a wake-up: only incidents end it early
 EVENT_PAGE_FLAGS = (
     kfd.ALLOC_GTT
     | kfd.ALLOC_COHERENT
@@ -82,7 +83,8 @@ class Events:
 
     def sleep(self, seconds: float) -> list[Incident]:
         """Wait for the device's wake-up or an incident, at most `seconds`; the incidents."""
-        milliseconds = max(0, min(SLEEP_MS, int(seconds * 1000)))
+        longest = SLEEP_MS if self.slot else BLIND_SLEEP_MS
+        milliseconds = max(0, min(longest, int(seconds * 1000)))
         data = kfd.ffi.new("struct kfd_event_data[]", len(self._ids))
         for record, event in zip(data, self._ids, strict=True):
             record.event_id = event

@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hcq.capture import innermost
-from hcq.errors import DeviceBanned, DeviceOpenError, HcqError, IoctlError, missing_node
+from hcq.errors import (
+    DeviceBanned,
+    DeviceOpenError,
+    HcqError,
+    IoctlError,
+    OutOfMemory,
+    missing_node,
+)
 from hcq.host import Host, Region
 from hcq.ioctl_defs import Ioctl, kfd
 from hcq.timeline import SignalPool
@@ -143,7 +150,7 @@ class Kfd:
         """Memory of whole pages, mapped on its GPU (shared: on every member, also later ones)."""
         alignment = LARGE_PAGE if size >= LARGE_PAGE else PAGE
         with ExitStack() as undo:
-            address = self.host.reserve(size, alignment)
+            address = _granted(size, self.host.reserve, size, alignment)
             release = _Undo(self.host.release, address, size)
             undo.callback(release)
             args = self.call(
@@ -154,7 +161,7 @@ class Kfd:
             region = None
             if view:
                 fd = self.fd if flags & kfd.ALLOC_MMIO_REMAP else self.render[gpu_id]
-                region = self.host.mmap(fd, size, args.mmap_offset, address)
+                region = _granted(size, self.host.mmap, fd, size, args.mmap_offset, address)
                 release.change(self.host.munmap, region)
             found = Allocation(address, size, handle, flags, gpu_id, region)
             gpus = list(dict.fromkeys([gpu_id, *self.members])) if shared else [gpu_id]
@@ -250,6 +257,22 @@ class _Undo:
 
     def __call__(self) -> None:
         self._action(*self._args)
+
+
+def _granted(size: int, request: Callable[..., Any], *args: Any) -> Any:
+    """What the machine answers; OutOfMemory when it has no room."""
+    import errno
+
+    try:
+        return request(*args)
+    except OSError as error:
+        if isinstance(error, HcqError) or error.errno not in (errno.ENOMEM, errno.EAGAIN):
+            raise
+        raise OutOfMemory(
+            f"{size} bytes cannot be mapped into this process",
+            facts={"asked": size, "reason": error.strerror or str(error)},
+            hint="raise `ulimit -v` and `ulimit -l`, or free memory",
+        ) from None
 
 
 def _dotted(version: tuple[int, int]) -> str:

@@ -100,7 +100,7 @@ class Memory:
         self.collect()
         try:
             return self._process.allocate(self._node.gpu_id, pages, flags, view=view)
-        except (IoctlError, OSError) as error:
+        except (IoctlError, OutOfMemory, OSError) as error:
             if not _is_shortage(error):
                 raise
         self.stats.retries += 1
@@ -108,7 +108,7 @@ class Memory:
         self.collect()
         try:
             return self._process.allocate(self._node.gpu_id, pages, flags, view=view)
-        except (IoctlError, OSError) as error:
+        except (IoctlError, OutOfMemory, OSError) as error:
             if not _is_shortage(error):
                 raise
             self.stats.failures += 1
@@ -221,7 +221,8 @@ def _distance(buffer: Buffer, address: int) -> int:
 def _is_shortage(error: Exception) -> bool:
     import errno
 
-    return getattr(error, "errno", None) in (errno.ENOMEM, errno.ENOSPC)
+    shortages = (errno.ENOMEM, errno.ENOSPC)
+    return isinstance(error, OutOfMemory) or getattr(error, "errno", None) in shortages
 
 
 # Data is never executable; code asks for it.

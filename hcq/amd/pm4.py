@@ -97,7 +97,7 @@ def wait_memory(address: Number, function: int, value: Number, mask: int) -> lis
         low(address),
         high(address),
         word32(value, "WAIT_REG_MEM reference"),
-        mask,
+        word32(mask, "WAIT_REG_MEM mask"),
         pm4.WAIT_REG_MEM_POLL.pack(poll_interval=pm4.WAIT_POLL_INTERVAL),
     )
 

@@ -80,7 +80,7 @@ class ComputeQueue(_Queue):
             self.blocks.append(arguments)  # so that submit gives it back, whatever comes of it
         if 0 in grid:
             return self
-        if isinstance(arguments, int) and program.kernarg_size and arguments % 16:
+        if isinstance(arguments, int) and not _can_hold(arguments, program.kernarg_size):
             raise LaunchError(
                 f"kernel {program.name}: the argument block is not 16-byte aligned",
                 facts={"address": hex(arguments)},
@@ -183,6 +183,8 @@ class CopyQueue(_Queue):
         """Set size bytes to the byte value."""
         if not 0 <= value < 256:
             raise FieldError(f"fill value {value:#x} does not fit in 8 bits")
+        if size < 0:
+            raise FieldError(f"fill size {size} is negative")
         step = self.arch.max_copy_bytes
         for at in range(0, size, step):
             self._packet(*sdma.fill(destination + at, value, min(step, size - at)))
@@ -206,3 +208,7 @@ class CopyQueue(_Queue):
 def _are_ints(grid: Sequence[Any]) -> TypeGuard[Sequence[int]]:
     x, y, z = grid
     return isinstance(x, int) and isinstance(y, int) and isinstance(z, int)
+
+
+def _can_hold(address: int, size: int) -> bool:
+    return 0 <= address < 1 << 64 and not (size and address % 16)

@@ -66,7 +66,7 @@ def poll_memory(address: Number, function: int, value: Number, mask: int) -> lis
         low(address),
         high(address),
         word32(value, "POLL_REGMEM reference"),
-        mask,
+        word32(mask, "POLL_REGMEM mask"),
         sdma.POLL_REGMEM_RETRY.pack(
             interval=sdma.POLL_INTERVAL, retry_count=sdma.POLL_RETRY_FOREVER
         ),

@@ -15,6 +15,17 @@ from hcq.host import Host
 from hcq.ioctl_defs import kfd
 
 REREADS = 5
+MOST = (1 << 64) - 1
+# What a GPU can have, generously; a value outside is garbage.
+_RANGES = {
+    "simd_count": (1, 1 << 16),
+    "simd_per_cu": (1, 64),
+    "num_xcc": (1, 64),
+    "array_count": (1, 1 << 12),
+    "simd_arrays_per_engine": (1, 1 << 12),
+    "max_slots_scratch_cu": (1, 1 << 12),
+    "drm_render_minor": (0, 1 << 20),
+}
 HEAP_VRAM_VISIBLE, HEAP_VRAM_PRIVATE = 1, 2
 
 
@@ -34,7 +45,11 @@ class Node:
                 f"topology node {self.number} lacks {key!r}",
                 facts={"file": f"{kfd.TOPOLOGY}/nodes/{self.number}/properties", "key": key},
             )
-        return self.properties[key]
+        value = self.properties[key]
+        least, most = _RANGES.get(key, (0, MOST))
+        if not least <= value <= most:
+            raise _garbled(f"{kfd.TOPOLOGY}/nodes/{self.number}/properties", key, str(value))
+        return value
 
     @cached_property
     def target(self) -> str:
@@ -44,17 +59,17 @@ class Node:
     @cached_property
     def xccs(self) -> int:
         """Accelerated compute dies that share one queue."""
-        return max(1, self.properties.get("num_xcc", 1))
+        return self.get("num_xcc") if "num_xcc" in self.properties else 1
 
     @cached_property
     def compute_units(self) -> int:
         """Of one XCC."""
-        return self.get("simd_count") // max(1, self.get("simd_per_cu")) // self.xccs
+        return self.get("simd_count") // self.get("simd_per_cu") // self.xccs
 
     @cached_property
     def engines(self) -> int:
         """Shader engines of the whole GPU."""
-        return max(1, self.get("array_count") // max(1, self.get("simd_arrays_per_engine")))
+        return max(1, self.get("array_count") // self.get("simd_arrays_per_engine"))
 
     @cached_property
     def render_node(self) -> str:
@@ -108,6 +123,8 @@ def _read_node(host: Host, number: int) -> Node | None:
     path = f"{kfd.TOPOLOGY}/nodes/{number}"
     try:
         gpu_id = _number(host, f"{path}/gpu_id")
+        if not 0 <= gpu_id < 1 << 32:
+            raise _garbled(f"{path}/gpu_id", "(whole file)", str(gpu_id))
         if gpu_id == 0:
             return None
         properties = _table(host, f"{path}/properties")

@@ -349,10 +349,6 @@ def test_after_ctrl_c_no_slot_is_used_before_all_copies_are_over(device, monkeyp
 @pytest.mark.row("HCQ-28")
 def test_loading_and_copying_threads_never_wait_for_each_other(machine, compiled):
     """Without a view of VRAM both go through the staging slots."""
-    import threading
-
-    from hcq import amd
-
     machine(large_bar=False)
     device = amd.open(0)
     far = device.allocate(4 << 20)
@@ -372,4 +368,36 @@ def test_loading_and_copying_threads_never_wait_for_each_other(machine, compiled
     for thread in threads:
         thread.join(20)
     assert not any(thread.is_alive() for thread in threads)
+    device.close()
+
+
+@pytest.mark.refusal
+def test_copies_need_bytes_in_one_piece_that_may_be_written(device):
+    buffer = device.allocate(8)
+    with pytest.raises(BufferUseError, match="copies need bytes that lie one after the other"):
+        device.copy_in(buffer, 0, memoryview(bytes(8))[::2])
+    with pytest.raises(BufferUseError, match="copy_out needs bytes it may write to"):
+        device.copy_out(buffer, 0, bytes(8))
+
+
+@pytest.mark.row("AMD-23")
+@pytest.mark.refusal
+def test_no_address_space_is_out_of_memory_with_a_remedy(machine, monkeypatch):
+    import errno
+
+    host = machine()
+    device = amd.open(0)
+    live = host.kfd.buffers.live()
+
+    def full(*args):
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(host, "reserve", full)
+    with pytest.raises(OutOfMemory, match="4096 bytes of VRAM cannot be had") as caught:
+        device.allocate(4096)
+    assert "ulimit" in caught.value.hint
+    with pytest.raises(OutOfMemory, match="cannot be mapped into this process"):
+        device.work.process.allocate(device._node.gpu_id, 4096, 0xD6000002)
+    monkeypatch.undo()
+    assert host.kfd.buffers.live() == live
     device.close()

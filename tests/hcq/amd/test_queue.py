@@ -247,3 +247,39 @@ def test_a_queue_belongs_to_the_thread_that_made_it(compute):
 def test_write_takes_at_least_a_word(compute):
     with pytest.raises(QueueError, match="1 to 16380 words"):
         compute.write(CELL, [])
+
+
+@pytest.mark.row("HCQ-02")
+@pytest.mark.refusal
+@pytest.mark.parametrize("address", [-1, 1 << 64])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        lambda address: ComputeQueue(GFX1100).wait(address, 0),
+        lambda address: ComputeQueue(GFX1100).timestamp(address),
+        lambda address: ComputeQueue(GFX1100).write(address, [1]),
+        lambda address: CopyQueue(GFX1100).wait(address, 0),
+        lambda address: CopyQueue(GFX1100).copy(address, 0, 4),
+        lambda address: CopyQueue(GFX1100).fill(address, 0, 5),
+    ],
+)
+def test_addresses_of_more_than_64_bits_are_refused_while_building(verb, address):
+    with pytest.raises(FieldError, match="does not fit in 64 bits"):
+        verb(address)
+
+
+@pytest.mark.row("HCQ-02")
+@pytest.mark.refusal
+@pytest.mark.parametrize("queue", [ComputeQueue, CopyQueue])
+def test_a_mask_of_more_than_32_bits_is_refused(queue):
+    with pytest.raises(FieldError, match="mask: 0x100000000 does not fit in 32 bits"):
+        queue(GFX1100).poll(0x1000, 0, 1 << 32)
+
+
+@pytest.mark.row("HCQ-20")
+@pytest.mark.refusal
+def test_negative_sizes_are_refused():
+    with pytest.raises(FieldError, match="copy size -1 is negative"):
+        CopyQueue(GFX1100).copy(0, 4096, -1)
+    with pytest.raises(FieldError, match="fill size -4 is negative"):
+        CopyQueue(GFX1100).fill(0, 0, -4)

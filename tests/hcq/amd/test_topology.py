@@ -108,3 +108,29 @@ def test_deny_is_not_garbled(machine):
     sim = machine(count=2)
     sim.deny(f"{ROOT}/1/properties", errno.EPERM)
     assert [n.number for n in topology.gpus(sim)] == [2]
+
+
+@pytest.mark.row("AMD-02")
+@pytest.mark.refusal
+@pytest.mark.parametrize(
+    ("name", "text", "key"),
+    [
+        ("properties", "simd_count -192", "simd_count"),
+        ("properties", "simd_count 99999999999999999999999", "simd_count"),
+        ("properties", "simd_per_cu 0", "simd_per_cu"),
+        ("properties", "num_xcc 0", "num_xcc"),
+        ("properties", "drm_render_minor -1", "drm_render_minor"),
+        ("gpu_id", "-5", "whole file"),
+        ("gpu_id", "99999999999", "whole file"),
+    ],
+)
+def test_numbers_no_gpu_can_have_are_garbage(machine, name, text, key):
+    from hcq import amd
+
+    host = machine()
+    path = f"{kfd.TOPOLOGY}/nodes/1/{name}"
+    table = host.read(path).decode().splitlines() if name == "properties" else []
+    kept = [line for line in table if line.split()[0] != text.split()[0]]
+    host.files.add(path, "\n".join([*kept, text, ""]).encode())
+    with pytest.raises(DeviceOpenError, match=rf"nodes/1/{name} is garbled at '\(?{key}"):
+        amd.open(0)
