@@ -188,9 +188,9 @@ class GpuRenderer(ABC):
         b.variables = {n: Value(element, f"%s{i}") for i, n in enumerate(b.kernel.variables)}
 
     def _number(self, b: Builder, name: str, intrinsic: str, count: int) -> None:
-        """%name = the number of this work-group or work-item, which is at most count."""
+        """%name = the number of this work-group or work-item, of so many."""
         b.function.declared[name] = f"declare i32 @{intrinsic}()"
-        b.region.append(f"  %{name} = call range(i32 0, {count + 1}) i32 @{intrinsic}()")
+        b.region.append(f"  %{name} = call range(i32 0, {max(count, 1)}) i32 @{intrinsic}()")
 
     def _threads(self, b: Builder) -> None:
         """Work-item number to a thread number per axis: the last loop axis fastest, before it

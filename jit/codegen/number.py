@@ -65,6 +65,7 @@ def _to_small(out: Operations, value: Value, source: DType, target: DType) -> Va
     if source.is_float and source.bits == 64:
         value = _round_to_odd(out, value)
     elif source.is_int and source.bits > 16:
+        value = _to_53_bits(out, value, source) if source.bits == 64 else value
         value = _round_to_odd(out, cast(out, value, source, dtypes.float64))
     else:
         value = cast(out, value, source, dtypes.float32)
@@ -73,6 +74,21 @@ def _to_small(out: Operations, value: Value, source: DType, target: DType) -> Va
     if target is dtypes.float16:
         return out.convert("bitcast", out.convert("fptrunc", value, "half"), "i16")
     return _to_bfloat16(out, value)
+
+
+def _to_53_bits(out: Operations, value: Value, source: DType) -> Value:
+    """A 64-bit integer as one that float64 has exactly and that rounds to 16 bits alike.
+
+    Of large numbers the low 11 bits become one that says whether any was set.
+    """
+    low = out.binary("and", value, out.constant(value, 0x7FF))
+    lost = out.compare("icmp ne", low, out.constant(value, 0))
+    kept = out.binary("and", value, out.constant(value, -0x800))
+    marked = out.select(lost, out.binary("or", kept, out.constant(value, 0x800)), kept)
+    bias = 1 << 53 if source.kind == "i" else 0
+    distance = out.binary("add", value, out.constant(value, bias))
+    large = out.compare("icmp ugt", distance, out.constant(value, bias + (1 << 53)))
+    return out.select(large, marked, value)
 
 
 def _to_bfloat16(out: Operations, value: Value) -> Value:
