@@ -9,7 +9,7 @@ rounded where it is stored and where a cast starts or ends.
 """
 
 from collections.abc import Sequence
-from math import copysign, inf
+from math import copysign, frexp, inf, ldexp
 from struct import pack, unpack
 from typing import Any
 
@@ -213,13 +213,11 @@ def round_half(value: float, dtype: DType) -> float:
             return float(unpack("e", pack("e", value))[0])
         except OverflowError:
             return copysign(inf, value)
-    try:
-        bits = int.from_bytes(pack("<f", value), "little")
-    except OverflowError:
-        return copysign(inf, value)
-    if value == value:
-        bits += 0x7FFF + (bits >> 16 & 1)
-    return float(unpack("<f", (bits & 0xFFFF0000).to_bytes(4, "little"))[0])
+    if not abs(value) < 2.0**128:
+        return value if value != value else copysign(inf, value)
+    exponent = max(frexp(value)[1] - 8, -133)  # of the last place
+    nearest = ldexp(round(ldexp(abs(value), -exponent)), exponent)
+    return copysign(nearest if nearest < 2.0**128 else inf, value)
 
 
 def _read_by(condition: Condition) -> tuple[Value, ...]:
@@ -239,7 +237,8 @@ def _fold_cast(value: Any, old: DType, new: DType) -> Any:
     if old in HALVES:
         return value if new.is_float and new not in HALVES else None
     if new in HALVES:
-        return round_half(float(value), new)
+        exact = old.is_float or abs(int(value)) <= 1 << 53
+        return round_half(float(value), new) if exact else None
     if old.kind in "iub" and new.is_int and new.least <= value <= new.most:
         return int(value)
     if old.kind in "iub" and new.is_float and abs(int(value)) <= 1 << 24:
