@@ -10,12 +10,19 @@ formatting objects took longer than LLVM's own parsing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from sim.isa.value import QUIET_NAN
+
 
 class Emitter:
     """Lines of one function body over vectors of `width` lanes."""
 
-    def __init__(self, width: int, prefix: str = "v") -> None:
+    def __init__(
+        self, width: int, prefix: str = "v", nans: Mapping[int, int] = QUIET_NAN
+    ) -> None:
         self.width = width
+        self.nans = nans  # what arithmetic makes of NaNs: bits by the width of the type
         self.lines: list[str] = []
         self.slots: list[str] = []
         self.declarations: set[str] = set()

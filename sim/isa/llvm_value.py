@@ -118,7 +118,7 @@ class LlvmValue(Value):
                 raise refuse_operation(self, operation)
             # LLVM takes the choice of a NaN after sqrt for a no-op unless it is fenced off.
             result = self._widened()._call(ROUNDING[operation])._call("arithmetic.fence")
-            return result._canonical()._narrowed(self.type)
+            return result._finished(self.type)
         if operation == "not":
             ones = self.constant(self.type, -1 if self.type != BOOL else 1)
             return self.binary("xor", ones)
@@ -161,7 +161,7 @@ class LlvmValue(Value):
         if self.type == F16:
             # In double the sum is exact or far from a tie of half, so only the last step rounds.
             a, b, c = (x._cast("fpext", F64) for x in (a, b, c))
-        return a._call("fma", b, c)._canonical()._narrowed(self.type)
+        return a._call("fma", b, c)._finished(self.type)
 
     def constant(self, target: Type, number: float) -> LlvmValue:
         return self._new(target, constant_text(target, number), False)
@@ -251,8 +251,15 @@ class LlvmValue(Value):
     def _canonical(self) -> LlvmValue:
         """Every NaN as the positive quiet NaN."""
         nan = self._emit(BOOL, f"fcmp uno {self.kind} {self.text}, {self.text}")
-        quiet = self._new(self.type, float_text(self.type.bits, QUIET_NAN[self.type.bits]), False)
+        bits = self.type.bits
+        quiet = self._new(self.type, float_text(bits, self.emitter.nans[bits]), False)
         return nan.select(quiet, self)
+
+    def _finished(self, target: Type) -> LlvmValue:
+        """Rounded to target, every NaN the one of target."""
+        if self.emitter.nans is QUIET_NAN:  # whose bits survive rounding
+            return self._canonical()._narrowed(target)
+        return self._narrowed(target)._canonical()
 
     def _widened(self) -> LlvmValue:
         return self._cast("fpext", F32) if self.type == F16 else self
@@ -280,7 +287,7 @@ class LlvmValue(Value):
     def _float_binary(self, name: str, other: LlvmValue) -> LlvmValue:
         a, b = self._widened(), other._widened()
         result = a._emit(a.type, f"{name} {a.kind} {a.text}, {b.text}")
-        return result._canonical()._narrowed(self.type)
+        return result._finished(self.type)
 
     def _integer_unary(self, operation: str) -> LlvmValue:
         names = {"popcount": "ctpop", "reverse_bits": "bitreverse"}
@@ -296,7 +303,7 @@ class LlvmValue(Value):
     def _to_float(self, target: Type) -> LlvmValue:
         if target.bits > self.type.bits:
             return self._cast("fpext", target)._canonical()
-        return self._canonical()._narrowed(target)
+        return self._finished(target)
 
     def _to_integer(self, target: Type) -> LlvmValue:
         source = self._widened()

@@ -126,6 +126,8 @@ general:
 define void @{name}({parameters}) #0 {{
 entry:
   %active = call {mask} @{kind}_address({arguments})"""
+    if kind in ("lds", "flat"):
+        text += _fault_outside(w, action)
     if kind in ("lds", "flat") and action == "load":
         text += _zero_outside(w, max(1, bits // 32))
     words = bits // 32
@@ -171,10 +173,33 @@ def _by_words(w: int, action: str, words: int, which: str) -> str:
     return text + "\n  ret void\n}"
 
 
+def _fault_outside(w: int, action: str) -> str:
+    """Where LDS is strict, the first lane beyond its end is a fault at its offset."""
+    access = state.READ if action == "load" else state.WRITE
+    return f"""
+  %outside = xor i{w} %active, %mask
+  %sp = getelementptr i8, ptr %t, i64 {state.STRICT_LDS}
+  %strict = load i64, ptr %sp
+  %lenient = icmp eq i64 %strict, 0
+  %none = icmp eq i{w} %outside, 0
+  %fine = or i1 %lenient, %none
+  br i1 %fine, label %inside, label %beyond
+beyond:
+  %bw = call i{w} @llvm.cttz.i{w}(i{w} %outside, i1 true)
+  %bp0 = getelementptr i8, ptr %t, i64 {state.ADDRESSES}
+  %bp = getelementptr i64, ptr %bp0, i{w} %bw
+  %ba = load i64, ptr %bp
+  %blp = getelementptr i8, ptr %t, i64 {state.LDS}
+  %bl = load i64, ptr %blp
+  %bo = sub i64 %ba, %bl
+  call void @FAULT(ptr %t, i64 {state.FAULT_LDS}, i64 %bo, i64 {access}, i32 %pc)
+  br label %inside
+inside:"""
+
+
 def _zero_outside(w: int, words: int) -> str:
     """Lanes beyond the end of LDS read 0."""
     text = f"""
-  %outside = xor i{w} %active, %mask
   %allin = icmp eq i{w} %outside, 0
   br i1 %allin, label %go, label %zero
 zero:

@@ -6,7 +6,7 @@ with lanes and integer overflow never becomes a warning of scalar arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -44,6 +44,8 @@ FLOAT_BINARY = ("add", "sub", "mul", "div")
 
 class NumpyValue(Value):
     """A Value over a numpy array of shape (width,) or (1,)."""
+
+    NANS: Mapping[int, int] = QUIET_NAN  # what arithmetic makes of NaNs
 
     def __init__(self, kind: Type, data: Array, width: int) -> None:
         self.type = kind
@@ -110,7 +112,7 @@ class NumpyValue(Value):
     def bits(self, target: Type) -> NumpyValue:
         if target.bits != self.type.bits:
             raise TypeError(f"{self.type} and {target} differ in width")
-        return NumpyValue(target, self.data.view(dtype_of(target)), self.width)
+        return type(self)(target, self.data.view(dtype_of(target)), self.width)
 
     def to(self, target: Type) -> NumpyValue:
         if target == self.type:
@@ -127,7 +129,7 @@ class NumpyValue(Value):
         if self.type != BOOL:
             raise TypeError(f"a mask of type {self.type}")
         data = np.where(self.data, _data(yes), _data(no))
-        return NumpyValue(yes.type, data, self.width)
+        return type(self)(yes.type, data, self.width)
 
     def multiply_add(self, factor: Value, addend: Value) -> NumpyValue:
         a, b, c = np.broadcast_arrays(self.data, _data(factor), _data(addend))
@@ -136,38 +138,38 @@ class NumpyValue(Value):
             return self._made(self.type, fused(a, b, c))
 
     def constant(self, target: Type, number: float) -> NumpyValue:
-        return NumpyValue(target, _scalar(target, number), self.width)
+        return type(self)(target, _scalar(target, number), self.width)
 
     def lane_id(self) -> NumpyValue:
-        return NumpyValue(U32, np.arange(self.width, dtype=np.uint32), self.width)
+        return type(self)(U32, np.arange(self.width, dtype=np.uint32), self.width)
 
     def take(self, index: Value | Sequence[int]) -> NumpyValue:
         source = index.data if isinstance(index, NumpyValue) else np.asarray(index)
         chosen = np.broadcast_to(source.astype(np.int64) % self.width, (self.width,))
-        return NumpyValue(self.type, self.spread()[chosen], self.width)
+        return type(self)(self.type, self.spread()[chosen], self.width)
 
     def lane(self, index: Value | int) -> NumpyValue:
         number: Any = index.element() if isinstance(index, NumpyValue) else index
         at = number % self.width
-        return NumpyValue(self.type, self.spread()[at : at + 1].copy(), self.width)
+        return type(self)(self.type, self.spread()[at : at + 1].copy(), self.width)
 
     def ballot(self) -> NumpyValue:
         packed = np.packbits(self.spread(), bitorder="little").tobytes()
         target = U32 if self.width == 32 else U64
-        return NumpyValue(target, np.frombuffer(packed, dtype_of(target)), self.width)
+        return type(self)(target, np.frombuffer(packed, dtype_of(target)), self.width)
 
     def unballot(self) -> NumpyValue:
         if self.type.bits != self.width:
             raise TypeError(f"a mask of {self.type.bits} bits for {self.width} lanes")
         raw = np.ascontiguousarray(self.data[:1]).view(np.uint8)
-        return NumpyValue(BOOL, np.unpackbits(raw, bitorder="little").view(np.bool_), self.width)
+        return type(self)(BOOL, np.unpackbits(raw, bitorder="little").view(np.bool_), self.width)
 
     def _made(self, target: Type, data: Array) -> NumpyValue:
         if target.kind == "f":
             nan = np.isnan(data)
             if nan.any():
-                data = np.where(nan, quiet_nan(target), data)
-        return NumpyValue(target, data, self.width)
+                data = np.where(nan, quiet_nan(target, self.NANS), data)
+        return type(self)(target, data, self.width)
 
 
 def dtype_of(target: Type) -> np.dtype[Any]:
@@ -175,9 +177,9 @@ def dtype_of(target: Type) -> np.dtype[Any]:
     return DTYPES[target.kind, target.bits]
 
 
-def quiet_nan(target: Type) -> Array:
+def quiet_nan(target: Type, nans: Mapping[int, int] = QUIET_NAN) -> Array:
     """The default NaN of a float type, as an array of one element."""
-    raw = np.array([QUIET_NAN[target.bits]], dtype=dtype_of(target.unsigned))
+    raw = np.array([nans[target.bits]], dtype=dtype_of(target.unsigned))
     return raw.view(dtype_of(target))
 
 

@@ -48,6 +48,8 @@ PRIVATE_APERTURE = 144  # high 32 bits of scratch addresses in flat instructions
 CODE = 152  # address of the kernel's entry
 SEEN_TABLE = 160  # address of the range table that the ranges below were found in
 STARTED = 168  # u64, tick of the 100 MHz counter when the launch began
+STRICT_LDS = 176  # u64, nonzero: lanes outside LDS fault; else they read 0 and write nothing
+BANKS = 184  # address of the constant banks, as the translator lays them out
 FUNCTIONS = 192  # 96 function addresses
 RANGES = 960  # 64 x {u64 start, u64 end}: last range each access site used
 ADDRESSES = 1984  # up to 64 u64: lane addresses of the access being made
@@ -69,7 +71,7 @@ RUN, BARRIER, ENDED, JUMPED = 0, 1, 2, 3
 # what `run` returns
 DONE, SLICED, FAULTED, STOPPED, WANTS_CODE = 0, 1, 2, 3, 4
 
-FAULT_MEMORY, FAULT_ILLEGAL = 1, 2
+FAULT_MEMORY, FAULT_ILLEGAL, FAULT_LDS = 1, 2, 3
 READ, WRITE, EXECUTE = 1, 2, 4
 
 M0, NULL, EXEC, VCC = 125, 124, 126, 106

@@ -12,9 +12,9 @@ scaling in the direction that the quotient shows.
 from dataclasses import dataclass
 
 from sim.amd.rdna.semantics import vector
-from sim.amd.rdna.transcendental import power_of_two
 from sim.amd.rdna.vop1 import biased_exponent
 from sim.amd.rdna.vop2 import default_nan
+from sim.isa.functions import power_of_two
 from sim.isa.value import F16, F32, F64, I16, I32, Type, Value, constant, fma, where
 
 

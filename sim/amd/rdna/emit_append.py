@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sim.amd.rdna.emit_atomic import atomic_function
 from sim.amd.rdna.instruction import Instruction
 from sim.amd.rdna.memory_ops import MemoryOp
 from sim.isa.llvm_value import own
+from sim.isa.native_atomic import atomic_function
 from sim.isa.value import U32
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from hcq.errors import SimFault
 from sim.amd.rdna.cfg import scalar_codes
 from sim.amd.rdna.emit_append import emit_append
-from sim.amd.rdna.emit_atomic import atomic_function
 from sim.amd.rdna.emit_buffer import BUFFER_EMITTERS
 from sim.amd.rdna.emit_registers import FIRST_VGPR, EmitRegisters
 from sim.amd.rdna.instruction import Instruction, Operand
@@ -21,6 +20,7 @@ from sim.isa import state
 from sim.isa.emitter import Emitter
 from sim.isa.llvm_value import LlvmValue, own
 from sim.isa.native import FUNCTION_AT
+from sim.isa.native_atomic import atomic_function
 from sim.isa.value import I8, I16, U8, U16, U32, Value
 
 Extra = Callable[[str, str], None]  # adds a function to the module: (name, text)

@@ -18,8 +18,7 @@ from sim.amd.rdna.interpret import LDS_GRANULE, RSRC2
 from sim.amd.rdna.operands import PRIVATE_APERTURE, SHARED_APERTURE
 from sim.isa import state
 from sim.isa.native import Library
-
-Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+from sim.isa.record import Record, aligned
 
 RSRC1_VGPRS = Layout("COMPUTE_PGM_RSRC1", 32, {"vgprs": (5, 0)})
 TMPRING_SIZE = Layout("COMPUTE_TMPRING_SIZE", 32, {"wavesize": (26, 12), "waves": (11, 0)})
@@ -29,7 +28,6 @@ LDS_LIMIT = 65536
 SCALAR_COUNT = 16  # user words at most
 SCALARS = struct.Struct(f"<{SCALAR_COUNT}I")
 LAUNCH = struct.Struct("<16Q")  # the launch record
-U64 = struct.Struct("<Q")
 NOWHERE = 130  # a word of the wave record that is cleared after the registers are filled
 
 
@@ -101,23 +99,6 @@ def starting_lanes(threads: tuple[int, int, int], wave_size: int) -> Lanes:
     left = [min(wave_size, total - first) for first in range(0, total, wave_size)]
     masks = np.array([(1 << lanes) - 1 for lanes in left], dtype=np.uint64)
     return Lanes(ids, masks, frozenset(lanes == wave_size for lanes in left))
-
-
-class Record:
-    """Native memory that is read and written as u64 fields."""
-
-    def __init__(self, size: int) -> None:
-        data = aligned(size)
-        self.address = int(data.ctypes.data)
-        self.view: memoryview = data.data
-
-    def set(self, offset: int, value: int) -> None:
-        """Write one field."""
-        U64.pack_into(self.view, offset, value)
-
-    def get(self, offset: int) -> int:
-        """Read one field."""
-        return int(U64.unpack_from(self.view, offset)[0])
 
 
 class LaunchRecord(Record):
@@ -206,10 +187,3 @@ class ThreadRecord(Record):
     def wave_word(self, offset: int) -> int:
         """A u64 of the wave record that ran last."""
         return self._waves.get(self.get(state.WAVE) - self.get(state.WAVES_AT) + offset)
-
-
-def aligned(size: int) -> Bytes:
-    """Zeroed bytes at an address that is a multiple of 64."""
-    data = np.zeros(size + 64, dtype=np.uint8)
-    start = -data.ctypes.data % 64
-    return data[start : start + size]

@@ -2,24 +2,45 @@
 
 The host and the other thread must see each step whole, so a lane's update is a
 host atomic: an instruction where there is one, else compare-and-exchange around
-the operation's meaning from memory_ops.
+the operation's meaning, written over Value.
 """
 
 from __future__ import annotations
 
-from sim.amd.rdna.memory_ops import MemoryOp
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
 from sim.isa import state
 from sim.isa.emitter import Emitter
 from sim.isa.llvm_value import LlvmValue
 from sim.isa.native import FUNCTION_AT
-from sim.isa.value import Value
+from sim.isa.value import QUIET_NAN, Type, Value
 
 # Kinds that LLVM has as one instruction on integers.
 DIRECT = frozenset({"xchg", "add", "sub", "and", "or", "xor", "min", "max", "umin", "umax"})
 
 
+class Atomic(Protocol):
+    """What an atomic does: `kind` is one of DIRECT, or `operation` makes the new value.
+
+    `operation` takes (memory, data, second data or None), of type `type` and `bits` wide.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def bits(self) -> int: ...
+    @property
+    def type(self) -> Type: ...
+    @property
+    def operation(self) -> Callable[[Value, Value, Value | None], Value] | None: ...
+
+
 def atomic_function(
-    operation: MemoryOp, width: int, second: bool, declarations: set[str]
+    operation: Atomic, width: int, second: bool, declarations: set[str],
+    nans: Mapping[int, int] = QUIET_NAN,
 ) -> tuple[str, str]:
     """(name, text) of `void f(thread, lanes, data, second data, result or null, pc)`.
 
@@ -27,7 +48,7 @@ def atomic_function(
     """
     name = f"atomic_{operation.name}"
     mask, bits, size = f"i{width}", operation.bits, operation.bits // 8
-    emitter = Emitter(width, "a")
+    emitter = Emitter(width, "a", nans)
     update = _direct if operation.kind in DIRECT else _exchange
     body = update(emitter, operation, second)
     declarations |= emitter.declarations
@@ -75,12 +96,12 @@ next:
     return name, text
 
 
-def _direct(_: Emitter, operation: MemoryOp, __: bool) -> str:
+def _direct(_: Emitter, operation: Atomic, __: bool) -> str:
     return f"""  %before = atomicrmw {operation.kind} ptr %p, i{operation.bits} %d seq_cst
   br label %made"""
 
 
-def _exchange(emitter: Emitter, operation: MemoryOp, second: bool) -> str:
+def _exchange(emitter: Emitter, operation: Atomic, second: bool) -> str:
     """Compare-and-exchange around the operation's own meaning."""
     kind = f"i{operation.bits}"
     raw = operation.type.unsigned
