@@ -414,7 +414,7 @@ def test_a_library_that_cannot_be_loaded_is_told(tmp_path, monkeypatch, nothing)
 
 @pytest.mark.refusal
 def test_text_that_is_not_ptx_is_refused_with_the_linkers_log():
-    with pytest.raises(CompileError, match="refuses the PTX of wrong for sm_90: .*syntax error"):
+    with pytest.raises(CompileError, match=r"refuses the PTX of wrong for sm_90: .*syntax error"):
         nvjitlink.link(".version 7.8\n.target sm_90\n.address_size 64\nwrong\n", "sm_90", "wrong")
 
 

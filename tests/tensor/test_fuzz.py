@@ -10,15 +10,16 @@ from fuzz_storage import Session
 
 from hcq import settings
 from jit.realize import realize
-from runtime.device import Device
+from runtime.device import KINDS, Device
 from tensor import Tensor
 
+GPUS = [name for name in ("AMD", "NV") if name in KINDS]
 WAYS = {
     "CPU": {},
     "CPU without tiling": {"NOOPT": 1},
     "CPU at level v2": {"DEVICE": "CPU:LLVM:x86-64-v2"},
     "CPU at level v3": {"DEVICE": "CPU:LLVM:x86-64-v3"},
-    "AMD": {},
+    **{name: {} for name in GPUS},
 }
 # Settings that may change how values come about, never which.
 MODES = [{"SCACHE": 0}, {"CCACHE": 0}, {"LRU": 0}, {"NUM_CPU_THREADS": 1}, {"PARALLEL": 0}]
@@ -29,8 +30,8 @@ STEPS = 14
 def way(request):
     """The device to run on, with the settings of one way in force."""
     name = request.param
-    if name == "AMD":
-        request.getfixturevalue("simulated_amd")
+    if name in GPUS:
+        request.getfixturevalue("simulated_gpus")
     elif not _has(name[-2:]):
         pytest.skip(f"this processor does not run {name[-2:]}")
     reopen = "DEVICE" in WAYS[name]
@@ -108,16 +109,17 @@ def test_gradients_of_random_programs_are_finite_differences():
 
 @pytest.mark.long
 @pytest.mark.row("TEN-23")
-def test_gradients_of_random_programs_on_a_gpu_are_those_of_the_processor(simulated_amd):
+@pytest.mark.parametrize("gpu", GPUS)
+def test_gradients_of_random_programs_on_a_gpu_are_those_of_the_processor(simulated_gpus, gpu):
     for seed in range(30):
-        for one, other in zip(gradients_of(seed, "CPU"), gradients_of(seed, "AMD"), strict=True):
+        for one, other in zip(gradients_of(seed, "CPU"), gradients_of(seed, gpu), strict=True):
             np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-4, err_msg=str(seed))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(10))
 def test_many_random_programs_are_what_numpy_says(way, part):
-    count = 40 if way == "AMD" else 120
+    count = 40 if way in GPUS else 120
     start = first_seed(count, part)
     for seed in range(start, start + count):
         assert differences(seed, way, large=part % 2 == 1) == [], seed
