@@ -47,7 +47,7 @@ def code_bytes(code: Code) -> bytes:
 
 
 def code_from_bytes(data: bytes) -> Code:
-    """The Code again; ValueError, KeyError or TypeError if the bytes are not one."""
+    """The Code again; ValueError, LookupError, TypeError or AttributeError for other bytes."""
     size = int.from_bytes(data[:4], "little")
     fields: dict[str, Any] = json.loads(data[4 : 4 + size])
     arguments = tuple(CodeArgument(**a) for a in fields.pop("arguments"))
@@ -78,11 +78,11 @@ class DiskCache:
                 f"select checksum, data from {TABLE} where key = ?", (key,)
             ).fetchone()
         )
-        if row is None or hashlib.sha256(row[1]).hexdigest() != row[0]:
-            return None
         try:
+            if row is None or hashlib.sha256(row[1]).hexdigest() != row[0]:
+                return None
             return code_from_bytes(row[1])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, LookupError, TypeError, AttributeError):  # text, or not our fields
             return None
 
     def put(self, key: str, code: Code) -> None:

@@ -72,6 +72,23 @@ def test_an_entry_with_a_good_checksum_that_is_no_code_is_a_miss(path):
 
 
 @pytest.mark.row("CMP-04")
+@pytest.mark.parametrize("data", ["text", 7, None, b"\x02\0\0\0[]", b"\x04\0\0\0null", b""])
+def test_an_entry_of_another_type_is_a_miss(path, data):
+    import hashlib
+
+    cache = DiskCache(path)
+    cache.put("key", CODE)
+    raw = data if isinstance(data, bytes) else str(data).encode()
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"alter table {jit.cache.TABLE} rename to old")
+        connection.execute(f"create table {jit.cache.TABLE} (key, checksum, data)")
+        row = ("key", hashlib.sha256(raw).hexdigest(), data)
+        connection.execute(f"insert into {jit.cache.TABLE} values (?, ?, ?)", row)
+    connection.close()
+    assert cache.get("key") is None
+
+
+@pytest.mark.row("CMP-04")
 @pytest.mark.parametrize("content", [b"not a database at all" * 100, os.urandom(5000)])
 def test_a_file_that_is_no_database_is_set_aside(path, content):
     path.parent.mkdir()
