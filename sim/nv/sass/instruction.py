@@ -22,15 +22,18 @@ class Operand:
     "ureg"     UR0 to UR62 and URZ = 63; on sm_100 and later UR0 to UR254 and URZ = 255
     "pred"     P0 to P6; index 7 is PT
     "upred"    UP0 to UP6; index 7 is UPT
-    "predset"  all seven predicates at once (PR of P2R and R2P), "upredset" the uniform ones
-    "imm"      an integer; value holds its bits, negative ones as 32-bit two's complement
-    "fimm"     a float; value holds the bits as encoded, count the width: 16, 32 or 64
-               (64: value holds the high 32 bits of the double, the low ones are zero)
-    "const"    c[bank][base + value]; base is None or the index register
+    "predset"  all seven predicates at once (PR of P2R and R2P)
+    "imm"      an integer; value holds its 32 (MOV.64: 64) bits. `signed`: it is a signed
+               number, sign-extended where the operand covers two registers
+    "fimm"     a float; count is its width. 32: value holds its bits. 64: value holds the
+               high 32 bits, the low ones are zero. 16: value holds two halves, the low one
+               in the low bits; they are bfloat16 with the modifier BF16_V2
+    "const"    c[bank][base + ubase + value]; base and ubase are None where not used
     "constur"  cx[ubase][value]: the bank's descriptor lies in a uniform register pair
     "mem"      [base + ubase + value]; base and ubase are None where not encoded
     "label"    the address a branch goes to, in value
-    "special"  special register number in index (text.SPECIAL_REGISTERS has the names)
+    "jump"     a branch to base + value; base is a pair of registers
+    "special"  special register number in index (formats.special_registers has the names)
     "barrier"  barrier number in index: B0 to B15 of BSSY and BSYNC
     "scoreboard" SB0 to SB5 of DEPBAR
     """
@@ -45,11 +48,13 @@ class Operand:
     inv: bool = False  # ~ of a register, ! of a predicate
     base: "Operand | None" = None
     ubase: "Operand | None" = None
-    wide: bool = False  # mem: base is a 64-bit pair; without base but with ubase: ubase is
+    wide: bool = False  # mem: base (and ubase) are pairs that hold 64-bit addresses
     descriptor: "Operand | None" = None  # mem: desc[UR], a uniform register pair
     scale: int = 1  # mem: base is multiplied with this (.X4 .X8 .X16)
     modifiers: tuple[str, ...] = ()  # what is written behind the operand: ("H0_H0",) ("B1",)
+    signed: bool = False
     reuse: bool = False  # a hint; no meaning
+    hidden: bool = False  # not printed, because it is PT, RZ or zero
 
 
 @dataclass(frozen=True)
@@ -57,8 +62,9 @@ class Instruction:
     """One instruction at `address`, 16 bytes long.
 
     name and modifiers are what nvdisasm prints: IMAD.WIDE.U32 is "IMAD", ("WIDE", "U32").
-    destinations and sources are in assembly order; predicates that are written stand
-    behind the register, PT ones included even where the text leaves them out.
+    A name with a dot inside one modifier stays whole: "STRONG.GPU", "F32.FTZ.RN".
+    destinations and sources are in assembly order; predicates that are written or read are
+    listed even where the text leaves PT out (hidden).
     """
 
     address: int

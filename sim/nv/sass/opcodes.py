@@ -1,0 +1,183 @@
+"""The instruction table: reads the text tables of the opcodes_* modules.
+
+One row says how one opcode is decoded. Its columns, separated by bars:
+
+name         what nvdisasm calls it
+opcodes      12-bit opcodes in hexadecimal, or `9-bit opcode / forms`; a leading u marks
+             the uniform datapath, where slots hold uniform registers
+conditions   `74=1` (bit 74 is set), `24+8=ff` (bits 31:24), `>=90` (chip); the first row
+             whose conditions hold is taken
+destinations, sources   operands, in the order they are written
+modifiers    what follows the name: `LUT` always, `FTZ@80` if bit 80 is set, `!X@81` if it
+             is not, `rnd@78` the name of a field (formats.NAMES), `int64@80+73` a field
+             of several pieces, high ones first, `fp8@88,3` three bits wide
+
+Operands: R16 register, U16 uniform register, P81 and Q81 predicate and uniform predicate
+(P!87 with a `not` bit behind it), A B C the operands of the form, #42+12 and ~40+24
+unsigned and signed numbers, L a branch target, J24 a branch through a register, S72 a
+special register, K16 a convergence barrier, D44 a scoreboard, [R24+U32+I40] memory.
+A letter after a dot says how a slot is read: f float, d double, h packed half, m packed
+half without swizzle, i integer with sign, x integer with complement, n plain; a second
+letter s prints immediates as signed. `:2` counts registers, `:w` takes the count from
+the size modifier. A question mark leaves an operand out of the text when it is PT or 0,
+`?<100` only on older chips.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from sim.nv.sass import (
+    opcodes_control,
+    opcodes_float,
+    opcodes_integer,
+    opcodes_matrix,
+    opcodes_memory,
+    opcodes_move,
+    opcodes_uniform,
+)
+from sim.nv.sass.formats import NAMES, Names
+
+CHIPS = (80, 86, 89, 90, 100, 120)
+
+_OPERAND = re.compile(
+    r"(?P<kind>\[.*\]|[A-Z#~]+)(?P<inverted>!?)(?P<low>\d*)(?:\+(?P<width>\d+))?"
+    r"(?:\.(?P<mode>\w+))?(?::(?P<count>\w))?(?P<optional>\?)?(?:<(?P<below>\d+))?"
+)
+_CHIP = re.compile(r"(>=|<|=)(\d+)")
+_BITS = re.compile(r"(\d+)(?:\+(\d+))?=(\w+)")
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One operand of a row."""
+
+    kind: str
+    low: int
+    width: int
+    inverted: bool
+    mode: str
+    count: str
+    optional: bool
+    below: int  # left out of the text only on chips below this
+
+
+@dataclass(frozen=True)
+class Modifier:
+    """One modifier of a row: the pieces of its field (low bit, width), and names by value."""
+
+    pieces: tuple[tuple[int, int], ...]
+    names: Names
+
+
+@dataclass(frozen=True)
+class Row:
+    """How one opcode is decoded, when its conditions hold."""
+
+    name: str
+    opcode: int
+    uniform: bool
+    bits: tuple[tuple[int, int, int], ...]  # (low, width, value)
+    destinations: tuple[Slot, ...]
+    sources: tuple[Slot, ...]
+    modifiers: tuple[Modifier, ...]
+
+
+def _operand(text: str) -> Slot:
+    match = _OPERAND.fullmatch(text)
+    if match is None:
+        raise ValueError(f"operand {text} of the instruction table")
+    part = match.groupdict()
+    return Slot(
+        part["kind"],
+        int(part["low"] or 0),
+        int(part["width"] or 0),
+        bool(part["inverted"]),
+        part["mode"] or "",
+        part["count"] or "",
+        bool(part["optional"]),
+        int(part["below"] or 1000),
+    )
+
+
+def _modifier(text: str) -> Modifier:
+    name, _, place = text.partition("@")
+    if not place:
+        return Modifier((), (name,))
+    places, _, width = place.partition(",")
+    lows = [int(low) for low in places.split("+")]
+    if name.startswith("!"):
+        return Modifier(((lows[0], 1),), (name[1:], ""))
+    if not name[0].islower():
+        return Modifier(((lows[0], 1),), ("", name))
+    names = NAMES[name]
+    top = max(names) if isinstance(names, Mapping) else len(names) - 1
+    first = int(width) if width else max(top.bit_length(), 1) - (len(lows) - 1)
+    return Modifier(((lows[0], first), *((low, 1) for low in lows[1:])), names)
+
+
+def _opcodes(text: str) -> Iterator[tuple[int, bool]]:
+    uniform = text.startswith("u")
+    for item in text.lstrip("u").split(","):
+        base, _, forms = item.partition("/")
+        if not forms:
+            yield int(base, 16), uniform
+        for form in forms:
+            yield int(base, 16) | int(form) << 9, uniform
+
+
+def _holds(chip: int, condition: tuple[str, str]) -> bool:
+    relation, number = condition[0], int(condition[1])
+    if relation == "=":
+        return chip == number
+    return chip >= number if relation == ">=" else chip < number
+
+
+def _rows(table: str) -> Iterator[tuple[Row, frozenset[int]]]:
+    for line in table.strip().splitlines():
+        if not line or line.startswith("#"):
+            continue
+        name, opcodes, conditions, destinations, sources, modifiers = (
+            column.strip() for column in line.split("|")
+        )
+        relations = [m.groups() for c in conditions.split() if (m := _CHIP.fullmatch(c))]
+        chips = frozenset(
+            chip for chip in CHIPS if all(_holds(chip, (r, n)) for r, n in relations)
+        )
+        bits = tuple(
+            (int(m[1]), int(m[2] or 1), int(m[3], 16))
+            for c in conditions.split()
+            if (m := _BITS.fullmatch(c))
+        )
+        for opcode, uniform in _opcodes(opcodes):
+            yield Row(
+                name,
+                opcode,
+                uniform,
+                bits,
+                tuple(map(_operand, destinations.split())),
+                tuple(map(_operand, sources.split())),
+                tuple(map(_modifier, modifiers.split())),
+            ), chips
+
+
+def _load() -> Mapping[int, Mapping[int, tuple[Row, ...]]]:
+    tables: dict[int, dict[int, tuple[Row, ...]]] = {chip: {} for chip in CHIPS}
+    for part in (
+        opcodes_integer,
+        opcodes_float,
+        opcodes_uniform,
+        opcodes_move,
+        opcodes_memory,
+        opcodes_control,
+        opcodes_matrix,
+    ):
+        for row, chips in _rows(part.TABLE):
+            for chip in chips:
+                known = tables[chip].get(row.opcode, ())
+                tables[chip][row.opcode] = (*known, row)
+    return tables
+
+
+# Chip (80 to 120) -> 12-bit opcode -> its rows, in the order they are tried.
+ROWS = _load()
