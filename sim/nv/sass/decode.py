@@ -10,9 +10,15 @@ from collections.abc import Iterator, Mapping
 
 from hcq.errors import SimFault
 from sim.nv.sass.formats import FORMS, WORD, Bits
-from sim.nv.sass.instruction import Instruction, Operand
+from sim.nv.sass.instruction import ZERO_REGISTER, Instruction, Operand
 from sim.nv.sass.opcodes import CHIPS, ROWS, Modifier, Row
 from sim.nv.sass.operands import INSTRUCTION_SIZE, BadOperand, Code, read
+
+_IMAD = 0x24
+_NO_SHIFTS = (1 << 16, 1 << 31)  # IMAD multiplies with these without being called SHL
+
+# Guarded by a uniform predicate although their slots are not those of the uniform datapath.
+_UNIFORM = frozenset({"ULDC", "LDCU", "S2UR", "UCGABAR_ARV", "UCGABAR_WAIT"})
 
 # Registers of a slot that the row does not use hold anything.
 _SLOTS = ((24, 8), (32, 8), (64, 8))
@@ -73,15 +79,37 @@ def _instruction(code: Code, fields: Mapping[str, int]) -> Instruction:
     destinations = tuple(read(code, slot) for slot in row.destinations)
     sources = tuple(read(code, slot) for slot in row.sources)
     _check_rest(code)
+    guard = "upred" if row.name in _UNIFORM or (row.uniform and row.name != "VOTEU") else "pred"
     return Instruction(
         code.address,
         bits.word,
         row.name,
-        code.modifiers,
-        Operand("pred", fields["guard"], inv=bool(fields["guard_not"])),
+        _use(row, sources) + code.modifiers,
+        Operand(guard, fields["guard"], inv=bool(fields["guard_not"])),
         destinations,
         sources,
     )
+
+
+def _use(row: Row, sources: tuple[Operand, ...]) -> tuple[str, ...]:
+    """What a multiply-add is used for: a move, an addition or a shift. Only a spelling."""
+    if row.name != "IMAD" or row.opcode & 0x1FF != _IMAD or len(sources) != 3:
+        return ()
+    first, second, third = sources
+    if any(operand.kind == "ureg" for operand in sources):
+        return ()
+    factor = second.value if second.kind == "imm" else None
+    alone = _is_zero(third)
+    if _is_zero(first) or _is_zero(second) or factor == 0 or (factor == 1 and alone):
+        return ("MOV",)
+    if factor == 1:
+        return ("IADD",)
+    shifts = factor is not None and factor.bit_count() == 1 and factor not in _NO_SHIFTS
+    return ("SHL",) if shifts and alone else ()
+
+
+def _is_zero(operand: Operand) -> bool:
+    return operand.kind == "reg" and operand.index == ZERO_REGISTER
 
 
 def _modifier(code: Code, modifier: Modifier) -> str:
@@ -102,6 +130,8 @@ def _modifier(code: Code, modifier: Modifier) -> str:
 def _check_rest(code: Code) -> None:
     """Refuse set bits without a meaning."""
     row, bits = code.row, code.bits
+    for low, width in row.ignored:
+        bits.take(low, width)
     if row.uniform or (row.sources and code.form in (6, 7) and _is_arithmetic(row)):
         bits.take(91)
     if _is_arithmetic(row):
@@ -113,7 +143,7 @@ def _check_rest(code: Code) -> None:
 
 
 def _is_arithmetic(row: Row) -> bool:
-    return any(slot.kind in "ABC" and slot.mode for slot in row.sources)
+    return any(slot.kind in "ABCZ" and slot.mode for slot in row.sources)
 
 
 def _has_number(row: Row) -> bool:

@@ -6,7 +6,7 @@ name         what nvdisasm calls it
 opcodes      12-bit opcodes in hexadecimal, or `9-bit opcode / forms`; a leading u marks
              the uniform datapath, where slots hold uniform registers
 conditions   `74=1` (bit 74 is set), `24+8=ff` (bits 31:24), `>=90` (chip); the first row
-             whose conditions hold is taken
+             whose conditions hold is taken; `*87+4`: bits 90:87 may hold anything
 destinations, sources   operands, in the order they are written
 modifiers    what follows the name: `LUT` always, `FTZ@80` if bit 80 is set, `!X@81` if it
              is not, `rnd@78` the name of a field (formats.NAMES), `int64@80+73` a field
@@ -46,6 +46,7 @@ _OPERAND = re.compile(
 )
 _CHIP = re.compile(r"(>=|<|=)(\d+)")
 _BITS = re.compile(r"(\d+)(?:\+(\d+))?=(\w+)")
+_IGNORED = re.compile(r"\*(\d+)\+(\d+)")
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class Row:
     opcode: int
     uniform: bool
     bits: tuple[tuple[int, int, int], ...]  # (low, width, value)
+    ignored: tuple[tuple[int, int], ...]  # (low, width)
     destinations: tuple[Slot, ...]
     sources: tuple[Slot, ...]
     modifiers: tuple[Modifier, ...]
@@ -149,12 +151,16 @@ def _rows(table: str) -> Iterator[tuple[Row, frozenset[int]]]:
             for c in conditions.split()
             if (m := _BITS.fullmatch(c))
         )
+        ignored = tuple(
+            (int(m[1]), int(m[2])) for c in conditions.split() if (m := _IGNORED.fullmatch(c))
+        )
         for opcode, uniform in _opcodes(opcodes):
             yield Row(
                 name,
                 opcode,
                 uniform,
                 bits,
+                ignored,
                 tuple(map(_operand, destinations.split())),
                 tuple(map(_operand, sources.split())),
                 tuple(map(_modifier, modifiers.split())),

@@ -26,14 +26,14 @@ SHFL | 589 | | P81 R16 | R24 R32 #40+13 | shfl@58
 SHFL | 989 | | P81 R16 | R24 #53+5 R64 | shfl@58
 SHFL | f89 | | P81 R16 | R24 #53+5 #40+13 | shfl@58
 VOTE | 806 | | R16? P81 | P!87 | vote@72
-MATCH | 3a1 | 79=1 73=0 | R16 | R24 | ANY
-MATCH | 3a1 | 79=1 73=1 | R16 | R24:2 | ANY U64
+MATCH | 3a1 | 79=1 73=0 *81+3 | R16 | R24 | ANY
+MATCH | 3a1 | 79=1 73=1 *81+3 | R16 | R24:2 | ANY U64
 MATCH | 3a1 | 79=0 73=0 | P81 R16 | R24 | ALL
 MATCH | 3a1 | 79=0 73=1 | P81 R16 | R24:2 | ALL U64
 REDUX | 3c4 | 78+3=0 | U16 | R24 | S32@73
 REDUX | 3c4 | | U16 | R24 | reduxand@78 S32@73
 CREDUX | 2cc | =100 74=0 | U16 | R24 | credux@78 S32@73
 ELECT | 82f | >=90 | P81 U16 | P!87 |
-B2R | 31c | 78+2=1 | R16 P81 | | RESULT
+B2R | 31c | 78+2=1 | R16 P81? | | RESULT
 B2R | 31c | 78+2=0 | R16 | #54+4 |
 """

@@ -14,10 +14,10 @@ from sim.nv.sass.opcodes import Row, Slot
 
 INSTRUCTION_SIZE = 16
 
-_POSITIONS = {"A": 0, "B": 1, "C": 2}
+_POSITIONS = {"A": 0, "B": 1, "C": 2, "Z": 1}
 _WIDE_SIZES = {"64", "S64", "F64", "F32x2", "F16x4", "BF16x4"}
 _WIDEST_SIZES = {"128", "F32x4", "F16x8", "BF16x8"}
-_MEMORY = re.compile(r"([RUI])(\d+)([we]?)(?:\*(\d+))?(?:@(\d+)(!?))?(?:\+(\d+)(?=[+\]]))?")
+_MEMORY = re.compile(r"([RUI])(\d+)([we]?)(?:\*(\d+))?(?:@(\d+)(?:!(\d+))?)?(?:\+(\d+)(?=[+\]]))?")
 
 
 class BadOperand(Exception):
@@ -120,7 +120,7 @@ def _alu(code: Code, slot: Slot) -> Operand:
     elif kind == "const":
         operand = _constant(code, _count(code, slot))
     else:
-        reuse = bool(code.bits.take(122 + position))
+        reuse = bool(code.bits.take(124 if slot.kind == "Z" else 122 + position))
         operand = Operand("reg", code.bits.take(low, 8), _count(code, slot), reuse=reuse)
     if "d" in slot.mode:
         operand = replace(operand, count=max(operand.count, 2))
@@ -132,7 +132,7 @@ def _immediate(code: Code, slot: Slot) -> Operand:
     mode = slot.mode[:1]
     if mode == "f":
         return Operand("fimm", 0, 32, value)
-    if mode == "d":
+    if mode in ("d", "e"):
         return Operand("fimm", 0, 64, value)
     if mode in ("h", "m"):
         brain = ("BF16_V2",) if "BF16_V2" in code.modifiers else ()
@@ -153,7 +153,7 @@ def _signed(code: Code, slot: Slot, operand: Operand, low: int) -> Operand:
     if mode[0] in "hm":
         return _half(code, slot, operand, low)
     negative, absolute = SIGNS[low]
-    if mode[0] in "fdtuv":
+    if mode[0] in "fdetuvy" or mode in ("rf", "cf"):
         operand = replace(
             operand, neg=bool(bits.take(negative)), abs=bool(bits.take(absolute))
         )
@@ -163,7 +163,13 @@ def _signed(code: Code, slot: Slot, operand: Operand, low: int) -> Operand:
         operand = replace(operand, inv=bool(bits.take(negative)))
     elif mode == "g":
         operand = replace(operand, modifiers=("SIGN",))
-    elif mode == "b" and operand.kind == "reg":
+    elif mode[0] == "q" and bits.take(int(mode[1:])):
+        operand = replace(operand, modifiers=("H1",))
+    elif mode[0] in "rc":
+        operand = replace(operand, modifiers=("ROW" if mode[0] == "r" else "COL",))
+    if mode in ("rf", "cf"):
+        operand = replace(operand, modifiers=("ROW" if mode[0] == "r" else "COL",))
+    if mode in ("b", "y") and operand.kind == "reg":
         operand = replace(operand, modifiers=_part_of(code))
     if mode[0] in "tuv":
         width = 2 if mode[0] == "v" else 3
@@ -197,7 +203,7 @@ def _part_of(code: Code) -> tuple[str, ...]:
     words = set(code.modifiers)
     if words & {"U8", "S8"}:
         return (f"B{part}",)
-    if words & {"U16", "S16"} and part == 1:
+    if words & {"U16", "S16", "F16", "BF16"} and part == 1:
         return ("H1",)
     raise BadOperand(f"{code.row.name} has no part {part} of its operand")
 
@@ -254,10 +260,8 @@ def _indexed_constant(code: Code, slot: Slot) -> Operand:
     bits, base, ubase = code.bits, None, None
     if slot.kind == "CU":
         ubase = uniform_register(code, slot.low)
-        ubase = None if ubase.index == zero_uniform(code.chip) else ubase
     elif slot.low:
         base = Operand("reg", bits.take(slot.low, 8))
-        base = None if base.index == ZERO_REGISTER else base
     offset = bits.signed(54 - slot.width, slot.width)
     count = 4 if "128" in code.modifiers else 2 if "64" in code.modifiers else 1
     return Operand("const", 0, count, offset, bits.take(54, 5), base=base, ubase=ubase)
@@ -309,13 +313,18 @@ def _memory(code: Code, slot: Slot) -> Operand:
     if "U" not in parts or not bits.take(91):
         return replace(operand, base=base)
     _, low, _, _, descriptor, sized, _ = parts["U"]
-    if sized and not bits.take(90):
+    if sized and not bits.take(int(sized)):
         raise BadOperand(f"{code.row.name} with a 32-bit base")
     if descriptor and bits.take(int(descriptor)):
-        pair = replace(uniform_register(code, int(low), 2), hidden=code.chip < 90)
+        pair = replace(uniform_register(code, int(low), 2), hidden=_is_short(code))
         return replace(operand, base=base, descriptor=pair)
     uniform = uniform_register(code, int(low), 2 if is_wide else 1)
     return replace(operand, base=base, ubase=uniform)
+
+
+def _is_short(code: Code) -> bool:
+    """Before sm_90 descriptors are named only where bit 101 says so."""
+    return code.chip < 90 and not code.bits.take(101)
 
 
 def _offset(bits: Bits, part: tuple[str, ...]) -> int:
@@ -325,6 +334,7 @@ def _offset(bits: Bits, part: tuple[str, ...]) -> int:
 _READERS: Mapping[str, Callable[[Code, Slot], Operand]] = {
     "A": _alu,
     "B": _alu,
+    "Z": _alu,
     "C": lambda code, slot: _indexed_constant(code, slot) if slot.width else _alu(code, slot),
     "CU": _indexed_constant,
     "R": _register,

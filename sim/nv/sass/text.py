@@ -10,7 +10,7 @@ import struct
 
 from sim.nv.sass.decode import chip_number
 from sim.nv.sass.formats import special_registers
-from sim.nv.sass.instruction import TRUE_PREDICATE, Instruction, Operand
+from sim.nv.sass.instruction import TRUE_PREDICATE, ZERO_REGISTER, Instruction, Operand
 from sim.nv.sass.operands import INSTRUCTION_SIZE, zero_uniform
 
 _SCIENTIFIC_FROM = 2.0**32  # larger numbers are printed with an exponent
@@ -46,7 +46,7 @@ class _Writer:
         return "-" * operand.neg + not_sign * operand.inv + text
 
     def reg(self, operand: Operand) -> str:
-        return "RZ" if operand.index == 255 else f"R{operand.index}"
+        return "RZ" if operand.index == ZERO_REGISTER else f"R{operand.index}"
 
     def ureg(self, operand: Operand) -> str:
         return "URZ" if operand.index == zero_uniform(self.chip) else f"UR{operand.index}"
@@ -107,15 +107,23 @@ class _Writer:
     def _sum(self, operand: Operand) -> str:
         parts = []
         uniform = operand.ubase or operand.descriptor
-        if operand.base and not (operand.ubase and operand.base.index == 255):
+        if operand.base and self._is_shown(operand, operand.base):
             scale = f".X{operand.scale}" * (operand.scale > 1)
             wide = ".64" * (operand.wide and uniform is not None)
             parts.append(self.reg(operand.base) + scale + wide)
-        if operand.ubase:
+        if operand.ubase and (operand.kind == "mem" or self._is_shown(operand, operand.ubase)):
             parts.append(self.ureg(operand.ubase))
         if operand.value or not parts:
             parts.append(_hex(operand.value))
         return "+".join(parts)
+
+
+    def _is_shown(self, operand: Operand, base: Operand) -> bool:
+        """A zero base is left out unless nothing else is there."""
+        zero = ZERO_REGISTER if base.kind == "reg" else zero_uniform(self.chip)
+        if operand.kind == "mem":
+            return base.index != zero or operand.ubase is None
+        return base.index != zero or not operand.value
 
 
 def _hex(value: int) -> str:
