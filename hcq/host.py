@@ -49,6 +49,7 @@ class Region(Protocol):
     def write(self, offset: int, data: bytes) -> None: ...
     def view(self) -> memoryview: ...
     def window(self, offset: int, size: int) -> "Region": ...
+    def invalidate(self) -> None: ...
 
 
 class Host(Protocol):
@@ -170,6 +171,10 @@ class MappedRegion:
         """A part of this window."""
         self._span(offset, size)
         return MappedRegion(self.address + offset, size)
+
+    def invalidate(self) -> None:
+        """Its memory goes: every further access through this object is refused."""
+        self.size, self._last64 = 0, -8
 
     def _span(self, offset: int, size: int) -> memoryview:
         if offset < 0 or size < 0 or offset + size > self.size:

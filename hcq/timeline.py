@@ -69,6 +69,12 @@ class SignalPool:
         region = self._taken.get(address)
         return None if region is None else region.read64(0)
 
+    def close(self) -> None:
+        """The pages go: cells that are still held become unreadable, BufferUseError."""
+        for region in self._taken.values():
+            region.invalidate()
+        self._taken, self._free = {}, []
+
     def give(self, signal: Signal) -> None:
         """Take a cell back; it is reset before anyone gets it again."""
         region = self._taken.pop(signal.address, None)

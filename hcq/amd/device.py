@@ -32,6 +32,7 @@ from hcq.memory import Buffer
 from hcq.timeline import TIME_OFFSET, Signal
 
 ARGUMENT_RING_BYTES = 16 << 20
+LEAVE_SECONDS = 1.0
 # Source: Linux amdgpu sdma_v6_0.c pads indirect buffers to a multiple of 8 words.
 INDIRECT_PADDING_WORDS = 8
 
@@ -109,6 +110,7 @@ class Device:
 
     def _release(self) -> None:
         self.work.is_closed = True
+        self.work.waits.leave(LEAVE_SECONDS)  # other threads may be reading signals
         with ExitStack() as steps:
             steps.callback(self._closing.close)
             # Queues first: a kernel that never ends must not see its memory go, which would
@@ -356,7 +358,8 @@ class Device:
         """Until everything submitted is done; then free what waited for that."""
         self.work.wait(self.work.timeline.submitted, timeout)
         with self.work.lock:
-            self.memory.collect()
+            if not self.work.is_closed:
+                self.memory.collect()
 
     # Time.
 

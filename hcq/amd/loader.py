@@ -97,9 +97,9 @@ class Loader:
                     facts={"kernel": program.name, "value": size, "limit": self.blocks.limit},
                 )
             address = self.blocks.take(size, program.code.kernarg_alignment)
-        if self._ring.region is None:
-            raise BufferUseError("the argument ring has no host view")
-        self._ring.region.write(address - self._ring.address, data)
+            if self._ring.region is None:
+                raise BufferUseError("the argument ring has no host view")
+            self._ring.region.write(address - self._ring.address, data)
         return address
 
 

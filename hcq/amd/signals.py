@@ -24,6 +24,8 @@ def pool(process: Kfd, gpu_id: int) -> SignalPool:
 
 def release(process: Kfd) -> None:
     """The last device closed: the pages go back."""
+    if process.pool is not None:
+        process.pool.close()
     process.pool = None
     pages: list[Allocation] = [a for a in process.shared if a is not process.event_page]
     for page in reversed(pages):

@@ -401,3 +401,19 @@ def test_no_address_space_is_out_of_memory_with_a_remedy(machine, monkeypatch):
     monkeypatch.undo()
     assert host.kfd.buffers.live() == live
     device.close()
+
+
+@pytest.mark.row("HCQ-17")
+def test_the_host_waits_for_a_slot_whose_copy_has_not_run(stalled):
+    device, far, flag = stalled
+    before = device.work.timeline.submitted
+    thread = threading.Thread(target=device.copy_in, args=(far, 0, bytes(SLOT)), daemon=True)
+    for slot in range(staging.SLOT_COUNT):
+        device.copy_in(far, 0, bytes([slot]) * 4)
+    thread.start()
+    thread.join(0.2)
+    assert thread.is_alive()
+    assert device.work.timeline.submitted - before == staging.SLOT_COUNT
+    flag.region.write32(0, 1)
+    thread.join(10)
+    assert not thread.is_alive()

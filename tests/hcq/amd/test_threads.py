@@ -189,3 +189,45 @@ def test_open_from_many_threads(machine):
     for device in opened:
         device.wait(device.submit(device.queue("compute").barrier()))
         device.close()
+
+
+@pytest.mark.row("HCQ-28")
+@pytest.mark.row("HCQ-31")
+@pytest.mark.refusal
+def test_closing_ends_the_waits_of_other_threads_before_memory_goes(machine):
+    import time
+
+    from hcq.errors import DeviceLost
+
+    machine()
+    device = amd.open(0)
+    signal = device.signals.take()
+    errors = []
+
+    def wait():
+        try:
+            device.wait_signal(signal, 5)
+        except DeviceLost as error:
+            errors.append(str(error).splitlines()[0])
+
+    threads = [threading.Thread(target=wait) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.1)
+    device.close()
+    for thread in threads:
+        thread.join(5)
+    assert errors == ["AMD:0 is closed"] * 3
+
+
+@pytest.mark.row("HCQ-31")
+@pytest.mark.refusal
+def test_a_signal_of_a_closed_device_is_refused_not_read(machine):
+    from hcq.errors import BufferUseError
+
+    machine()
+    device = amd.open(0)
+    signal = device.signals.take()
+    device.close()
+    with pytest.raises(BufferUseError, match="access outside a mapped window"):
+        _ = signal.value
