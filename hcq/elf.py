@@ -17,11 +17,12 @@ from hcq.errors import CodeObjectError
 
 HEADER_SIZE = 64
 SECTION_HEADER_SIZE = 64
-SYMBOL_SIZE, RELOCATION_SIZE = 24, 24
+SYMBOL_SIZE, RELOCATION_SIZE, SHORT_RELOCATION_SIZE = 24, 24, 16
 MAX_SECTIONS = 4096
 MAX_IMAGE_BYTES = 32 << 20
-ET_REL, ET_DYN = 1, 3
+ET_REL, ET_EXEC, ET_DYN = 1, 2, 3
 SHT_PROGBITS, SHT_SYMTAB, SHT_RELA, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM = 1, 2, 4, 7, 8, 11
+SHT_REL = 9
 SHF_ALLOC, SHF_EXECINSTR = 2, 4
 SHN_UNDEF, SHN_LORESERVE, SHN_ABS = 0, 0xFF00, 0xFFF1
 # Source: System V ABI, ELF-64 object file format, figure 2.
@@ -63,13 +64,17 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Relocation:
-    """`kind` at `offset` of section `section` against a symbol, plus addend."""
+    """`kind` at `offset` of section `section` against a symbol, plus addend.
+
+    Without a stated addend (SHT_REL) what lies at the place is the addend.
+    """
 
     section: int
     offset: int
     kind: int
     symbol: Symbol
     addend: int
+    is_addend_stated: bool = True
 
 
 def bad(field: str, value: Any, reason: str) -> CodeObjectError:
@@ -83,10 +88,11 @@ def bad(field: str, value: Any, reason: str) -> CodeObjectError:
 
 
 class ObjectFile:
-    """A checked ELF64 little-endian object."""
+    """A checked ELF64 little-endian object, relocatable or shared unless `kinds` says else."""
 
-    def __init__(self, image: bytes) -> None:
+    def __init__(self, image: bytes, kinds: tuple[int, ...] = (ET_REL, ET_DYN)) -> None:
         self.image = image
+        self._kinds = kinds
         self._check_header()
         self.sections: list[Section] = []
         try:
@@ -107,8 +113,11 @@ class ObjectFile:
         self.kind, self.machine = fields[1], fields[2]
         self.flags, self.os_abi, self.abi_version = fields[7], self.image[7], self.image[8]
         section_offset, entry_size, count, names = fields[6], fields[11], fields[12], fields[13]
-        if self.kind not in (ET_REL, ET_DYN):
-            raise bad("e_type", self.kind, "is neither relocatable nor shared")
+        if self.kind not in self._kinds:
+            names = {ET_REL: "relocatable", ET_EXEC: "executable", ET_DYN: "shared"}
+            wanted = " nor ".join(names[kind] for kind in self._kinds)
+            neither = "neither" if len(self._kinds) > 1 else "not"
+            raise bad("e_type", self.kind, f"is {neither} {wanted}")
         if entry_size != SECTION_HEADER_SIZE:
             raise bad("e_shentsize", entry_size, "is not 64")
         if not 0 < count <= MAX_SECTIONS:
@@ -128,7 +137,12 @@ class ObjectFile:
             raise bad(f"section {index} sh_size", size, f"is over {MAX_IMAGE_BYTES} bytes")
         if alignment & (alignment - 1) or alignment > 1 << 16:
             raise bad(f"section {index} sh_addralign", alignment, "is not a power of two to 65536")
-        expected = {SHT_SYMTAB: SYMBOL_SIZE, SHT_DYNSYM: SYMBOL_SIZE, SHT_RELA: RELOCATION_SIZE}
+        expected = {
+            SHT_SYMTAB: SYMBOL_SIZE,
+            SHT_DYNSYM: SYMBOL_SIZE,
+            SHT_RELA: RELOCATION_SIZE,
+            SHT_REL: SHORT_RELOCATION_SIZE,
+        }
         if entry != expected.get(kind, entry):
             raise bad(f"section {index} sh_entsize", entry, f"is not {expected[kind]}")
 
@@ -198,7 +212,7 @@ class ObjectFile:
 
     def _relocations(self) -> Iterator[Relocation]:
         for section in self.sections:
-            if section.kind != SHT_RELA:
+            if section.kind not in (SHT_RELA, SHT_REL):
                 continue
             table = self._elf.get_section(section.index)
             symbols = self._elf.get_section(section.link)
@@ -206,12 +220,14 @@ class ObjectFile:
                 index = entry["r_info_sym"]
                 if index >= symbols.num_symbols():
                     raise bad("r_info symbol", index, "is not in the symbol table")
+                is_stated = section.kind == SHT_RELA
                 yield Relocation(
                     section.info,
                     entry["r_offset"],
                     entry["r_info_type"],
                     self._symbol(symbols.get_symbol(index)),
-                    entry["r_addend"],
+                    entry["r_addend"] if is_stated else 0,
+                    is_stated,
                 )
 
     def note(self, owner: str, kind: int) -> bytes | None:

@@ -27,6 +27,8 @@ _ffi.cdef("""
 _MAX64 = _FAILED = (1 << 64) - 1
 _NORESERVE = 0x4000  # Source: Linux include/uapi/asm-generic/mman-common.h
 _FIXED = 0x10
+_FIXED_NOREPLACE = 0x100000
+_LOW_START, _LOW_STEP = 0x10_0000_0000, 1 << 21  # where low address space is looked for
 PAGE = 4096
 EAGAIN_SECONDS = 5.0
 
@@ -195,6 +197,7 @@ class LinuxHost:
 
     def __init__(self) -> None:
         self._libc: Any = _ffi.dlopen(None)
+        self._low = _LOW_START
 
     def open(self, path: str) -> int:
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -214,6 +217,8 @@ class LinuxHost:
 
     def reserve(self, size: int, alignment: int = PAGE, below: int = 1 << 47) -> int:
         """Address space nobody else gets, inaccessible until mapped over."""
+        if below < 1 << 47:
+            return self._reserve_low(size, alignment, below)
         flags = _mmap.MAP_PRIVATE | _mmap.MAP_ANONYMOUS | _NORESERVE
         start = self._mmap(0, size + alignment - PAGE, 0, flags, -1, 0)
         address = -(-start // alignment) * alignment
@@ -226,6 +231,25 @@ class LinuxHost:
             self.release(address, size)
             raise OSError(errno.ENOMEM, f"no address space below {below:#x}")
         return address
+
+    def _reserve_low(self, size: int, alignment: int, below: int) -> int:
+        # The kernel itself places everything high: low addresses are asked for one by one.
+        flags = _mmap.MAP_PRIVATE | _mmap.MAP_ANONYMOUS | _NORESERVE | _FIXED_NOREPLACE
+        for start in (self._low, _LOW_START):
+            address = -(-start // alignment) * alignment
+            while address + size <= below:
+                try:
+                    found = self._mmap(address, size, 0, flags, -1, 0)
+                except OSError as error:
+                    if error.errno != errno.EEXIST:
+                        raise
+                else:
+                    if found == address:
+                        self._low = address + size
+                        return address
+                    self.release(found, size)  # a kernel that does not know the flag
+                address += max(alignment, _LOW_STEP)
+        raise OSError(errno.ENOMEM, f"no address space below {below:#x}")
 
     def mmap(self, fd: int, size: int, offset: int, address: int | None = None) -> Region:
         kind = _mmap.MAP_SHARED if fd >= 0 else _mmap.MAP_PRIVATE | _mmap.MAP_ANONYMOUS

@@ -14,6 +14,8 @@ from typing import Any, Protocol, Self
 from hcq.bits import hi32, lo32
 from hcq.errors import FieldError, QueueError
 
+COMPUTE, COPY = "compute", "copy"
+
 Grid = tuple["int | Slot | Formula", "int | Slot | Formula", "int | Slot | Formula"]
 
 

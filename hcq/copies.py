@@ -1,0 +1,115 @@
+"""Copies of one device: by the host where it can and that pays, else by the copy engine."""
+
+from collections.abc import Callable
+from typing import Any
+
+from hcq.queue import COPY
+from hcq.staging import Staging
+from hcq.work import Work
+from hcq.errors import BufferUseError
+from hcq.memory import Buffer
+
+DIRECT_COPY_BYTES = 64 << 10
+CHUNK = 1 << 20
+BOUNCE_PIECES = 64  # more pieces than this for an overlapping copy: through another buffer
+
+
+class Copies:
+    """`allocate(size, host)` gives scratch buffers, `free` takes them back."""
+
+    def __init__(
+        self,
+        work: Work,
+        allocate: Callable[[int, bool], Buffer],
+        free: Callable[[Buffer], None],
+    ) -> None:
+        self._work = work
+        self._allocate = allocate
+        self._free = free
+        self.staging = Staging(self, lambda size: allocate(size, True))
+
+    def wait(self, value: int, timeout: float | None = None) -> None:
+        """As Work.wait."""
+        self._work.wait(value, timeout)
+
+    @property
+    def submitted(self) -> int:
+        """The last timeline value that was submitted."""
+        return self._work.timeline.submitted
+
+    def copy_in(self, buffer: Buffer, offset: int, data: Any) -> None:
+        """Host bytes into a buffer, after everything submitted so far."""
+        view = _bytes(data)
+        buffer.check(offset, len(view))
+        self._work.usable()
+        if not view:
+            return
+        if buffer.region is not None and self._is_direct(len(view)):
+            self._work.drain()
+            buffer.view()[offset : offset + len(view)] = view
+            return
+        self.staging.copy_in(buffer.address + offset, view)
+
+    def copy_out(self, buffer: Buffer, offset: int, into: Any) -> None:
+        """A buffer's bytes to the host, after everything submitted so far."""
+        view = _bytes(into)
+        if view.readonly:
+            raise BufferUseError("copy_out needs bytes it may write to", facts={"size": len(view)})
+        buffer.check(offset, len(view))
+        self._work.usable()
+        if not view:
+            return
+        is_only_way = COPY not in self._work.channels
+        if buffer.region is not None and (is_only_way or _reads_fast(buffer, len(view))):
+            self._work.drain()
+            view[:] = buffer.view()[offset : offset + len(view)]
+            return
+        self.staging.copy_out(buffer.address + offset, view)
+
+    def copy(self, destination: int, source: int, size: int) -> int:
+        """Copy between GPU addresses as memmove does; the timeline value that ends it."""
+        distance = abs(destination - source)
+        if 0 < distance < size and size > distance * BOUNCE_PIECES:
+            bounce = self._allocate(size, False)
+            try:
+                self.submit_copy(bounce.address, source, size)
+                return self.submit_copy(destination, bounce.address, size)
+            finally:
+                self._free(bounce)
+        return self.submit_copy(destination, source, size)
+
+    def submit_copy(self, destination: int, source: int, size: int) -> int:
+        """One copy by the copy engine; its timeline value."""
+        return self._work.submit(self._work.queue(COPY).copy(destination, source, size))
+
+    def clear(self, buffer: Buffer) -> None:
+        """Set a fresh buffer to zero."""
+        if buffer.region is None:
+            self._work.submit(self._work.queue(COPY).fill(buffer.address, 0, buffer.size))
+            return
+        zeros = bytes(min(CHUNK, buffer.size))
+        view = buffer.view()
+        for at in range(0, buffer.size, CHUNK):
+            size = min(CHUNK, buffer.size - at)
+            view[at : at + size] = zeros[:size]
+
+    def _is_direct(self, size: int) -> bool:
+        if COPY not in self._work.channels:
+            return True
+        timeline = self._work.timeline
+        return size <= DIRECT_COPY_BYTES or timeline.is_done(timeline.submitted)
+
+
+def _bytes(data: Any) -> memoryview:
+    view = memoryview(data)
+    if not view.c_contiguous:
+        raise BufferUseError(
+            "copies need bytes that lie one after the other",
+            facts={"shape": view.shape, "strides": view.strides},
+        )
+    return view.cast("B") if view.nbytes else memoryview(bytearray())
+
+
+def _reads_fast(buffer: Buffer, size: int) -> bool:
+    # Reading through the BAR is slow: large reads of VRAM are the copy engine's.
+    return not buffer.owner.is_vram or size <= DIRECT_COPY_BYTES
