@@ -130,6 +130,7 @@ class Elementwise(Core):
 
     def logaddexp(self, other: Any) -> Self:
         top = self.maximum(other)
+        top = top.isfinite().where(top, 0)  # infinity less itself would be NaN
         return ((self - top).exp() + (top.operand(other) - top).exp()).log() + top
 
     def lerp(self, end: Any, weight: Any) -> Self:
@@ -309,10 +310,11 @@ class Elementwise(Core):
     # Activations
 
     def relu(self) -> Self:
-        return self.gt(0).where(self, 0)
+        """max(x, 0); NaN stays, and the gradient at 0 is 0."""
+        return self.le(0).where(0, self)
 
     def relu6(self) -> Self:
-        return self.relu() - (self - 6).relu()
+        return self.ge(6).where(6, self.relu())
 
     def sigmoid(self) -> Self:
         return ((-self.floating()).exp() + 1).reciprocal()

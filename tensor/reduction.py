@@ -126,6 +126,7 @@ class Reduction(Elementwise, Movement):
 
     def logsumexp(self, axis: Axis = None, keepdim: bool = False) -> Self:
         top = self.max(axis, keepdim=True).detach()
+        top = top.isfinite().where(top, 0)
         total = (self - top).exp().sum(axis, keepdim=True).log() + top
         return total if keepdim else total.reshape(self.max(axis).shape)
 
