@@ -85,10 +85,10 @@ def emit(body: Body, memory: Mapping[int, Memory]) -> Emitted:
         options(),
     )
     estimate = _estimate(body, order, kernel)
-    return Emitted(_named(kernel), slots, len(written), estimate, _misread(body, order))
+    return Emitted(named(kernel), slots, len(written), estimate, _misread(body, order))
 
 
-def _named(kernel: Kernel) -> Kernel:
+def named(kernel: Kernel) -> Kernel:
     """The kernel called by its sizes and four digits of its content."""
     digest = hashlib.sha256(kernel.text().encode()).hexdigest()
     loops = [str(a.size) for a in kernel.axes if not a.reduce]

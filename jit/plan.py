@@ -15,6 +15,7 @@ from jit.kernels import lower_kernel
 from jit.lower import Conflict, Root
 from jit.movement import contiguous_base
 from jit.order import Group, Grouping, Unit, in_order, make_unit
+from jit.parts import in_parts
 from jit.steps import Fresh, Launch, Plan, Transfer, View, share_temporaries
 
 
@@ -248,8 +249,10 @@ class Planner:
             for write in misread:
                 write.in_place = False
             return self._steps(fusion, group)
+        device = first.device
         return [
-            Launch(emitted.kernel, emitted.slots, first.device, emitted.outputs, emitted.estimate)
+            Launch(e.kernel, e.slots, device, e.outputs, e.estimate)
+            for e in in_parts(emitted, device, lambda d, n: self._make(Fresh(device, n, d)))
         ]
 
     def _check_devices(self, fusion: Fusion, group: Group, first: Node) -> None:
