@@ -72,7 +72,8 @@ class Indexing(Reduction):
             )
         if not x.dtype.is_int:
             raise TensorError(f"an index is an integer tensor, not {x.dtype.name}")
-        wide = x.cast(dtypes.int64 if size > 2**31 - 1 else dtypes.int32)
+        # A 64-bit index keeps its width: cut to 32 bits, one from far outside might lie inside.
+        wide = x.cast(dtypes.int64 if x.dtype.bits == 64 or size >= 1 << 31 else dtypes.int32)
         return wide.lt(0).where(wide + size, wide) if x.dtype.kind == "i" else wide
 
     def _take(self, tensors: dict[int, Self]) -> Self:
@@ -106,10 +107,9 @@ class Indexing(Reduction):
             )
         whole = self._index_tensor(index, self.shape[at])
         nodes = [
-            whole.node if a == at else graph.iota(index.shape, a, dtypes.int32, self.device)
+            whole.node if a == at else graph.iota(index.shape, a, whole.dtype, self.device)
             for a in range(self.ndim)
         ]
-        nodes = [graph.cast(n, dtypes.int32) for n in nodes]
         return self.of(graph.index(self.node, *nodes))
 
     def triu(self, diagonal: int = 0) -> Self:

@@ -142,8 +142,11 @@ class Tensor(Random, Conversion, metaclass=_TrainingMode):
 
     def _with_items(self, key: Any, value: Any) -> "Tensor":
         """This tensor with value at positions given by tensors."""
-        place = Tensor.arange(self.numel(), dtype=dtypes.int32, device=self.device)
-        places = place.reshape(self.shape)[key].flatten()
+        # Counted from 1: a position outside reads 0, and is then put where nothing is written.
+        kind = dtypes.int32 if self.numel() < 1 << 31 else dtypes.int64
+        place = Tensor.arange(1, self.numel() + 1, dtype=kind, device=self.device)
+        found = place.reshape(self.shape)[key].flatten()
+        places = found.eq(0).where(self.numel(), found - 1)
         source = self.operand(value).cast(self.dtype).expand_to(self[key].shape).flatten()
         return self.flatten().scatter(0, places, source).reshape(self.shape)
 
