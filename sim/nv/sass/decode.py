@@ -9,7 +9,7 @@ Source: mesa: src/nouveau/compiler/nak/sm70_encode.rs.
 from collections.abc import Iterator, Mapping
 
 from hcq.errors import SimFault
-from sim.nv.sass.formats import FORMS, WORD, Bits
+from sim.nv.sass.formats import WORD, Bits
 from sim.nv.sass.instruction import ZERO_REGISTER, Instruction, Operand
 from sim.nv.sass.opcodes import CHIPS, ROWS, Modifier, Row
 from sim.nv.sass.operands import INSTRUCTION_SIZE, BadOperand, Code, read
@@ -18,10 +18,10 @@ _IMAD = 0x24
 _NO_SHIFTS = (1 << 16, 1 << 31)  # IMAD multiplies with these without being called SHL
 
 # Guarded by a uniform predicate although their slots are not those of the uniform datapath.
-_UNIFORM = frozenset({"ULDC", "LDCU", "S2UR", "UCGABAR_ARV", "UCGABAR_WAIT"})
+_UNIFORM = frozenset({"ULDC", "LDCU", "S2UR", "UPLOP3", "UCGABAR_ARV", "UCGABAR_WAIT"})
 
-# Registers of a slot that the row does not use hold anything.
-_SLOTS = ((24, 8), (32, 8), (64, 8))
+# The slots for registers. One that the row does not use may hold RZ or URZ.
+_SLOTS = (24, 32, 64)
 
 
 def chip_number(target: str) -> int:
@@ -132,19 +132,15 @@ def _check_rest(code: Code) -> None:
     row, bits = code.row, code.bits
     for low, width in row.ignored:
         bits.take(low, width)
-    if row.uniform or (row.sources and code.form in (6, 7) and _is_arithmetic(row)):
-        bits.take(91)
-    if _is_arithmetic(row):
-        for low, width in _SLOTS:
-            if not (low == 32 and _has_number(row)):
-                bits.take(low, width)
+    if (row.uniform or _takes_uniform(row)) and not bits.take(91):
+        raise BadOperand(f"{row.name} without the bit of the uniform datapath")
+    for low in _SLOTS:
+        if bits.unread >> low & 0xFF in (0x3F, 0xFF):
+            bits.take(low, 8)
     if bits.unread:
         raise BadOperand(f"{row.name} with unknown bits {bits.unread:#x}")
 
 
-def _is_arithmetic(row: Row) -> bool:
-    return any(slot.kind in "ABCZ" and slot.mode for slot in row.sources)
-
-
-def _has_number(row: Row) -> bool:
-    return any(kind in ("imm", "const") for kind, _ in FORMS.get(row.opcode >> 9, ()))
+def _takes_uniform(row: Row) -> bool:
+    is_arithmetic = any(slot.kind in "ABCZ" and slot.mode for slot in row.sources)
+    return is_arithmetic and row.opcode >> 9 in (6, 7)

@@ -23,8 +23,8 @@ class Operand:
     "pred"     P0 to P6; index 7 is PT
     "upred"    UP0 to UP6; index 7 is UPT
     "predset"  all seven predicates at once (PR of P2R and R2P)
-    "imm"      an integer; value holds its 32 (MOV.64: 64) bits. `signed`: it is a signed
-               number, sign-extended where the operand covers two registers
+    "imm"      an integer; value holds its bits, 64 of them (already extended) where count
+               is 2, else 32. `signed`: printed as a signed number
     "fimm"     a float; count is its width. 32: value holds its bits. 64: value holds the
                high 32 bits, the low ones are zero. 16: value holds two halves, the low one
                in the low bits; they are bfloat16 with the modifier BF16_V2

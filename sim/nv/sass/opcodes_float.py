@@ -20,8 +20,8 @@ FSETP | 00b/1456 | | P81 P84 | A.f B.f P!87 | cmp@76 FTZ@80 bool@74
 MUFU | 108/1456 | 74+4=6 78+2=0 72+2=0 | R16 | B.e | RCP64H
 MUFU | 108/1456 | 74+4=7 78+2=0 72+2=0 | R16 | B.e | RSQ64H
 MUFU | 108/1456 | 78+2=0 72+2=0 | R16 | B.f | mufu@74
-MUFU | 108/1456 | <90 78+2=0 | R16 | B.y | mufu@74 oldmufufmt@72
-MUFU | 108/1456 | >=90 78+2=0 | R16 | B.y | mufu@74 mufufmt@72
+MUFU | 108/1 | <90 78+2=0 | R16 | B.y | mufu@74 oldmufufmt@72
+MUFU | 108/1 | >=90 78+2=0 | R16 | B.y | mufu@74 mufufmt@72
 FCHK | 102/1456 | | P81 | A.f B.f |
 DADD | 029/1237 | | R16:2 | A.d C.d | rnd@78
 DMUL | 028/1456 | | R16:2 | A.d B.d | rnd@78
@@ -34,13 +34,14 @@ FFMA2 | 049/1 | >=100 | R16:2 | A.t81 B.v87 C.u84 | flush@76+80 rnd@78
 HADD2 | 030/1 | <90 | R16 | A.h Z.h | F32@78 FTZ@80 SAT@77
 HADD2 | 030/1 | 78=1 | R16 | A.h Z.h | F32 FTZ@80 SAT@77
 HADD2 | 030/1 | >=90 | R16 | A.h Z.h | BF16_V2@85 FTZ@80 SAT@77
-HADD2 | 030/23 | <90 | R16 | A.h C.h | F32@78 FTZ@80 SAT@77
-HADD2 | 030/237 | 78=1 | R16 | A.h C.h | F32 FTZ@80 SAT@77
+HADD2 | 030/23 | <90 78=0 | R16 | A.h C.h | FTZ@80 SAT@77
 HADD2 | 030/237 | >=90 | R16 | A.h C.h | BF16_V2@85 FTZ@80 SAT@77
 HMUL2 | 032/1456 | <90 | R16 | A.h B.h | flush@76+80 SAT@77
 HMUL2 | 032/1456 | >=90 | R16 | A.h B.h | BF16_V2@85 flush@76+80 SAT@77
-HFMA2 | 031/1234567 | *87+3 | R16 | A.h B.h C.h | BF16_V2@85 flush@76+80 RELU@79 SAT@77
-HFMA2 | 035/1234567 | *87+3 <100 | R16 | A.m B.m C.m | MMA BF16_V2@85 flush@76+80 RELU@79 SAT@77
+HFMA2 | 031/1234567 | 79=1 87+3=7 | R16 | A.h B.h C.h | BF16_V2@85 flush@76+80 RELU SAT@77
+HFMA2 | 031/1234567 | 79=0 | R16 | A.h B.h C.h | BF16_V2@85 flush@76+80 SAT@77
+HFMA2 | 035/1234567 | 79=1 87+3=7 <100 | R16 | A.m B.m C.m | MMA BF16_V2@85 flush@76+80 RELU SAT@77
+HFMA2 | 035/1234567 | 79=0 <100 | R16 | A.m B.m C.m | MMA BF16_V2@85 flush@76+80 SAT@77
 HMNMX2 | 040/1456 | | R16 | A.h B.h P!87 | BF16_V2@85 FTZ@80 NAN@81 XORSIGN@82
 HSET2 | 033/1 | | R16 | A.h Z.h P!87 | BF16_V2@65 BF@71 cmp@76 FTZ@80 bool@69
 HSET2 | 033/23 | | R16 | A.h C.h P!87 | BF16_V2@65 BF@71 cmp@76 FTZ@80 bool@69

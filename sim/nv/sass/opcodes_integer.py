@@ -30,11 +30,11 @@ LEA | 011/1234567 | 80=1 74=0 *87+4 | R16 P81? | A.i B.i C.n #75+5 | HI
 LEA | 011/1234567 | 80=1 74=1 | R16 P81? | A.x B.x C.n #75+5 P!87 | HI X
 LOP3 | 012/14567 | | P81? R16 | A.n B.n C.n #72+8 P!87 | LUT PAND@80
 SHF | 019/1234567 | | R16 | A.n B.n C.n | direction@76 W@75 shift@73 HI@80
-ISETP | 00c/1456 | <120 72=0 | P81 P84 | A.n B.ns P!87 | icmp@76 unsigned@73 bool@74
+ISETP | 00c/1456 | <120 72=0 *68+4 | P81 P84 | A.n B.ns P!87 | icmp@76 unsigned@73 bool@74
 ISETP | 00c/1456 | <120 72=1 | P81 P84 | A.n B.ns P!87 P!68 | icmp@76 unsigned@73 bool@74 EX
-ISETP | 00c/1456 | 72=0 80=0 | P81 P84 | A.n B.ns P!87 | icmp@76 unsigned@73 bool@74
+ISETP | 00c/1456 | 72=0 *68+4 80=0 | P81 P84 | A.n B.ns P!87 | icmp@76 unsigned@73 bool@74
 ISETP | 00c/1456 | 72=1 80=0 | P81 P84 | A.n B.ns P!87 P!68 | icmp@76 unsigned@73 bool@74 EX
-ISETP | 00c/1456 | 72=0 80=1 | P81 P84 | A.n:2 B.ns:2 P!87 | icmp@76 int64@80+73 bool@74
+ISETP | 00c/1456 | 72=0 *68+4 80=1 | P81 P84 | A.n:2 B.ns:2 P!87 | icmp@76 int64@80+73 bool@74
 IMNMX | 017/1456 | <100 | R16 | A.n B.ns P!87 | unsigned@73
 IMNMX | 017/1456 | =120 74=1 | P81 P84 R16:2 | A.n:2 B.ns:2 P!87 P!77 | u64@74+73
 VIMNMX | 048/1456 | >=90 <100 81+6=3f | R16 | A.n B.ns P!87 | vimnmx@72 RELU@76
@@ -51,8 +51,8 @@ SGXT | 01a/1456 | | R16 | A.n B.n | W@75 unsigned@73
 BMSK | 01b/1456 | | R16 | A.n B.n | W@75
 PRMT | 016/1234567 | | R16 | A.n B.n C.n | prmt@72
 SEL | 007/1456 | | R16 | A.n B.n P!87 |
-SEL | 007/2 | >=120 | R16:2 | A.n:2 C.ns:2 P!87 | 64
-SEL | 607 | >=120 | R16:2 | R24:2 R32:2 P!87 | 64
+SEL | 407 | >=120 | R16:2 | R24.n:2 ~32+33:2 P!87 | 64
+SEL | 607 | >=120 | R16:2 | R24.n:2 R32.n:2 P!87 | 64
 VABSDIFF | 014/1456 | | R16 P81? | A.n B.n C.n | unsigned@73
 VABSDIFF4 | 015/1456 | | R16 P81? | A.n B.n C.n | !U8@73 ACC@75
 """

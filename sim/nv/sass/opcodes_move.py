@@ -14,8 +14,10 @@ S2R | 919 | | R16 | S72 |
 CS2R | 805 | 80=1 | R16:2 | S72 |
 CS2R | 805 | 80=0 | R16 | S72 | 32
 S2UR | 9c3 | | U16 | S72 |
-R2UR | 3c2 | <90 | P81? U16 | R24 | OR@84
-R2UR | 2ca | >=90 | P81? U16 | R24 | OR@84
+R2UR | 3c2 | <90 84=0 | P81? U16 | R24 |
+R2UR | 3c2 | <90 84=1 | P81 U16 | R24 | OR
+R2UR | 2ca | >=90 84=0 | P81? U16 | R24.n |
+R2UR | 2ca | >=90 84=1 | P81 U16 | R24.n | OR
 P2R | 003/14 | | R16 | PR A.n B.n | byte@76
 R2P | 004/14 | | PR | A.n B.n | byte@76
 PLOP3 | 81c | 67=0 | P81 P84 | P!87 P!77 P!68 T64 #16+8 | LUT
@@ -32,7 +34,7 @@ MATCH | 3a1 | 79=0 73=0 | P81 R16 | R24 | ALL
 MATCH | 3a1 | 79=0 73=1 | P81 R16 | R24:2 | ALL U64
 REDUX | 3c4 | 78+3=0 | U16 | R24 | S32@73
 REDUX | 3c4 | | U16 | R24 | reduxand@78 S32@73
-CREDUX | 2cc | =100 74=0 | U16 | R24 | credux@78 S32@73
+CREDUX | 2cc | =100 74=0 | U16 | R24.n | credux@78 S32@73
 ELECT | 82f | >=90 | P81 U16 | P!87 |
 B2R | 31c | 78+2=1 | R16 P81? | | RESULT
 B2R | 31c | 78+2=0 | R16 | #54+4 |

@@ -23,13 +23,15 @@ ULEA | u091/124 | 80=1 74=0 *87+4 | U16 Q81? | A.i B.i C.n #75+5 | HI
 ULEA | u091/124 | 80=1 74=1 | U16 Q81? | A.x B.x C.n #75+5 Q!87 | HI X
 ULOP3 | u092/14 | | Q81? U16 | A.n B.n C.n #72+8 Q!87 | LUT PAND@80
 USHF | u099/124 | | U16 | A.n B.n C.n | direction@76 W@75 shift@73 HI@80
-UISETP | u08c/14 | 72=0 80=0 | Q81 Q84 | A.n B.ns Q!87 | icmp@76 unsigned@73 bool@74
+UISETP | u08c/14 | 72=0 *68+4 80=0 | Q81 Q84 | A.n B.ns Q!87 | icmp@76 unsigned@73 bool@74
 UISETP | u08c/14 | 72=1 80=0 | Q81 Q84 | A.n B.ns Q!87 Q!68 | icmp@76 unsigned@73 bool@74 EX
-UISETP | u08c/14 | >=100 72=0 80=1 | Q81 Q84 | A.n:2 B.ns:2 Q!87 | icmp@76 int64@80+73 bool@74
+UISETP | u08c/14 | >=100 72=0 *68+4 80=1 | Q81 Q84 | A.n:2 B.ns:2 Q!87 | icmp@76 int64@80+73 bool@74
 USEL | u087/14 | | U16 | A.n B.n Q!87 |
 UPRMT | u096/124 | 72+3=0 | U16 | A.n B.n C.n |
-UMOV | u082/46 | <120 | U16 | B.n |
-UMOV | u082/46 | >=120 80=0 | U16 | B.n |
+UMOV | 882 | <120 | U16 | #32+32 |
+UMOV | u082/6 | <120 | U16 | B.n |
+UMOV | 882 | >=120 80=0 | U16 | #32+32 |
+UMOV | u082/6 | >=120 80=0 | U16 | B.n |
 UMOV | u082/6 | >=120 80=1 | U16:2 | B.n:2 | 64
 UPOPC | u0bf/14 | | U16 | B.x |
 UFLO | u0bd/14 | | U16 Q81? | B.x | unsigned@73 SH@74
@@ -39,6 +41,6 @@ UBMSK | u09b/14 | | U16 | A.n B.n | W@75
 UFFMA | u055/124 | >=100 | U16 | A.f B.f C.f | flush@76+80 rnd@78 SAT@77
 UI2F | u05a/1 | >=100 | U16 | B.n | float32@75,3 uint32@74+85+84,1 rnd@78
 UI2FP | u05e/1 | >=100 | U16 | B.n | i2fp@75 int32@74+85+84,1 rz@78
-UPLOP3 | u09c/4 | | Q81 Q84 | Q!87 Q!77 Q!68 T64 #16+8 | LUT
-VOTEU | u086/4 | | U16 Q81 | P!87 | vote@72
+UPLOP3 | 89c | | Q81 Q84 | Q!87 Q!77 Q!68 T64 #16+8 | LUT
+VOTEU | 886 | | U16 Q81 | P!87 | vote@72
 """

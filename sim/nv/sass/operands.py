@@ -14,7 +14,11 @@ from sim.nv.sass.opcodes import Row, Slot
 
 INSTRUCTION_SIZE = 16
 
+_ALL_64 = (1 << 64) - 1
 _POSITIONS = {"A": 0, "B": 1, "C": 2, "Z": 1}
+_VARIABLE_LATENCY = frozenset(
+    {"MUFU", "F2F", "F2I", "I2F", "FRND", "FLO", "POPC", "BREV", "FCHK"}
+)
 _WIDE_SIZES = {"64", "S64", "F64", "F32x2", "F16x4", "BF16x4"}
 _WIDEST_SIZES = {"128", "F32x4", "F16x8", "BF16x8"}
 _MEMORY = re.compile(r"([RUI])(\d+)([we]?)(?:\*(\d+))?(?:@(\d+)(?:!(\d+))?)?(?:\+(\d+)(?=[+\]]))?")
@@ -62,9 +66,14 @@ def _count(code: Code, slot: Slot) -> int:
         return 4 if words & _WIDEST_SIZES else 2 if words & _WIDE_SIZES else 1
     if slot.count == "q":
         if not code.row.opcode & 0x10:
+            if 3 in (code.bits.take(75, 2), code.bits.take(84, 2)):
+                raise BadOperand(f"{code.row.name} of 32 bits with a 64-bit operand")
             return 1
         low = 75 if slot.kind == "R" else 84
-        return 2 if code.bits.take(low, 2) == 3 else 1
+        wide = code.bits.take(low, 2) == 3
+        if not wide and code.bits.take(159 - low, 2) != 3:
+            raise BadOperand(f"{code.row.name} of 64 bits without a 64-bit operand")
+        return 2 if wide else 1
     if slot.count == "x":
         return matrix_counts(code)["DABC".index("D" if slot.kind == "R" else slot.kind)]
     return int(slot.count or 1)
@@ -120,11 +129,17 @@ def _alu(code: Code, slot: Slot) -> Operand:
     elif kind == "const":
         operand = _constant(code, _count(code, slot))
     else:
-        reuse = bool(code.bits.take(124 if slot.kind == "Z" else 122 + position))
+        reuse = _is_reused(code, 2 if slot.kind == "Z" else position)
         operand = Operand("reg", code.bits.take(low, 8), _count(code, slot), reuse=reuse)
     if "d" in slot.mode:
         operand = replace(operand, count=max(operand.count, 2))
     return _signed(code, slot, operand, low)
+
+
+def _is_reused(code: Code, position: int) -> bool:
+    """The hint counts in arithmetic of fixed latency, and with the bit that used to mean yield."""
+    hint = bool(code.bits.take(122 + position)) and bool(code.bits.take(109))
+    return hint and code.row.name not in _VARIABLE_LATENCY
 
 
 def _immediate(code: Code, slot: Slot) -> Operand:
@@ -137,7 +152,11 @@ def _immediate(code: Code, slot: Slot) -> Operand:
     if mode in ("h", "m"):
         brain = ("BF16_V2",) if "BF16_V2" in code.modifiers else ()
         return Operand("fimm", 0, 16, value, modifiers=brain)
-    return Operand("imm", 0, _count(code, slot), value, signed=slot.mode.endswith("s"))
+    signed = slot.mode.endswith("s")
+    count = _count(code, slot)
+    if signed and count == 2:
+        value = code.bits.signed(32, 32) & _ALL_64
+    return Operand("imm", 0, count, value, signed=signed)
 
 
 def _constant(code: Code, count: int) -> Operand:
@@ -153,11 +172,11 @@ def _signed(code: Code, slot: Slot, operand: Operand, low: int) -> Operand:
     if mode[0] in "hm":
         return _half(code, slot, operand, low)
     negative, absolute = SIGNS[low]
-    if mode[0] in "fdetuvy" or mode in ("rf", "cf"):
+    if mode[0] in "fdetuvy":
         operand = replace(
             operand, neg=bool(bits.take(negative)), abs=bool(bits.take(absolute))
         )
-    elif mode[0] == "i":
+    elif mode[0] == "i" or mode in ("ri", "ci"):
         operand = replace(operand, neg=bool(bits.take(negative)))
     elif mode[0] == "x":
         operand = replace(operand, inv=bool(bits.take(negative)))
@@ -165,9 +184,7 @@ def _signed(code: Code, slot: Slot, operand: Operand, low: int) -> Operand:
         operand = replace(operand, modifiers=("SIGN",))
     elif mode[0] == "q" and bits.take(int(mode[1:])):
         operand = replace(operand, modifiers=("H1",))
-    elif mode[0] in "rc":
-        operand = replace(operand, modifiers=("ROW" if mode[0] == "r" else "COL",))
-    if mode in ("rf", "cf"):
+    if mode[0] in "rc":
         operand = replace(operand, modifiers=("ROW" if mode[0] == "r" else "COL",))
     if mode in ("b", "y") and operand.kind == "reg":
         operand = replace(operand, modifiers=_part_of(code))
@@ -212,7 +229,7 @@ def _part_of(code: Code) -> tuple[str, ...]:
 
 
 def _register(code: Code, slot: Slot) -> Operand:
-    reuse = slot.low in (24, 32, 64) and bool(code.bits.take(122 + (24, 32, 64).index(slot.low)))
+    reuse = slot.mode == "n" and _is_reused(code, (24, 32, 64).index(slot.low))
     return Operand("reg", code.bits.take(slot.low, 8), _count(code, slot), reuse=reuse)
 
 
@@ -230,6 +247,11 @@ def _predicate(kind: str) -> Callable[[Code, Slot], Operand]:
 
 def _number(code: Code, slot: Slot) -> Operand:
     return Operand("imm", value=code.bits.take(slot.low, slot.width))
+
+
+def _signed_number(code: Code, slot: Slot) -> Operand:
+    value = code.bits.signed(slot.low, slot.width)
+    return Operand("imm", 0, _count(code, slot), value & _ALL_64, signed=True)
 
 
 def _table(code: Code, _: Slot) -> Operand:
@@ -313,7 +335,7 @@ def _memory(code: Code, slot: Slot) -> Operand:
     if "U" not in parts or not bits.take(91):
         return replace(operand, base=base)
     _, low, _, _, descriptor, sized, _ = parts["U"]
-    if sized and not bits.take(int(sized)):
+    if sized and not (is_wide and bits.take(int(sized))):
         raise BadOperand(f"{code.row.name} with a 32-bit base")
     if descriptor and bits.take(int(descriptor)):
         pair = replace(uniform_register(code, int(low), 2), hidden=_is_short(code))
@@ -342,6 +364,7 @@ _READERS: Mapping[str, Callable[[Code, Slot], Operand]] = {
     "P": _predicate("pred"),
     "Q": _predicate("upred"),
     "#": _number,
+    "~": _signed_number,
     "T": _table,
     "W": _wide_number,
     "S": _special,

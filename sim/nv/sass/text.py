@@ -13,7 +13,7 @@ from sim.nv.sass.formats import special_registers
 from sim.nv.sass.instruction import TRUE_PREDICATE, ZERO_REGISTER, Instruction, Operand
 from sim.nv.sass.operands import INSTRUCTION_SIZE, zero_uniform
 
-_SCIENTIFIC_FROM = 2.0**32  # larger numbers are printed with an exponent
+_SCIENTIFIC_FROM = 1e9  # larger numbers are printed with an exponent
 
 
 def text(instruction: Instruction, target: str = "sm_90") -> str:
@@ -70,8 +70,8 @@ class _Writer:
         return special_registers(self.chip).get(operand.index, f"SR{operand.index}")
 
     def imm(self, operand: Operand) -> str:
-        value = operand.value
-        return _hex(value - (1 << 32)) if operand.signed and value >> 31 else _hex(value)
+        value, bits = operand.value, 32 * operand.count
+        return _hex(value - (1 << bits)) if operand.signed and value >> bits - 1 else _hex(value)
 
     def fimm(self, operand: Operand) -> str:
         if operand.count != 16:
@@ -121,9 +121,9 @@ class _Writer:
     def _is_shown(self, operand: Operand, base: Operand) -> bool:
         """A zero base is left out unless nothing else is there."""
         zero = ZERO_REGISTER if base.kind == "reg" else zero_uniform(self.chip)
-        if operand.kind == "mem":
-            return base.index != zero or operand.ubase is None
-        return base.index != zero or not operand.value
+        if operand.kind == "mem" and operand.ubase:
+            return base is operand.ubase or base.index != zero
+        return base.index != zero or not operand.value or operand.wide
 
 
 def _hex(value: int) -> str:
@@ -132,6 +132,8 @@ def _hex(value: int) -> str:
 
 def _float(bits: int, width: int) -> str:
     """A float as C prints it with 20 digits."""
+    if bits == 1 << min(width, 32) - 1:
+        return "-0.0 "
     if width == 64:
         value = struct.unpack(">d", struct.pack(">Q", bits << 32))[0]
     else:

@@ -1,0 +1,65 @@
+"""The registry: what every instruction that computes means, one function per mnemonic.
+
+A function takes an Access: it reads operands as Values with their modifiers applied and
+writes results for the lanes that take part. The same function is the interpreter (over numpy)
+and the translation (over LLVM IR). Instructions of the uniform datapath share the function of
+the lane instruction: their operands are uniform, so everything is.
+
+Source: mesa: src/nouveau/compiler/nak/ir.rs; PTX ISA (the instructions these come from);
+NVIDIA CUDA Binary Utilities, "Instruction Set Reference".
+"""
+
+from collections.abc import Callable
+from functools import cache
+
+from hcq.errors import SimFault, nearest
+from sim.nv.sass.access import Access
+from sim.nv.sass.instruction import Instruction
+
+Function = Callable[[Access], None]
+
+# Instructions that change nothing the simulator keeps: fences, hints, caches, scoreboards. Memory
+# is written in order here, so fences and the waits of asynchronous copies have nothing to do.
+NO_EFFECT = frozenset({
+    "NOP", "YIELD", "MEMBAR", "ERRBAR", "CGAERRBAR", "CCTL", "DEPBAR", "LDGDEPBAR", "NANOSLEEP",
+    "PMTRIG", "ENDCOLLECTIVE", "UCGABAR_ARV", "UCGABAR_WAIT", "BMOV",
+})  # fmt: skip
+
+# Instructions that move lanes, hold them or end them: the engines do them.
+CONTROL = frozenset({
+    "BRA", "BRX", "CALL", "RET", "EXIT", "BSSY", "BSYNC", "BREAK", "WARPSYNC", "BAR", "BPT",
+})  # fmt: skip
+
+_REGISTRY: dict[str, Function] = {}
+
+
+def means(*names: str) -> Callable[[Function], Function]:
+    """Register the decorated function; a second owner of a mnemonic is refused."""
+
+    def register(function: Function) -> Function:
+        for name in names:
+            if name in _REGISTRY:
+                raise ValueError(f"{name} has a meaning already")
+            _REGISTRY[name] = function
+        return function
+
+    return register
+
+
+def lookup(instruction: Instruction) -> Function:
+    """The meaning of an instruction; SimFault names one that has none."""
+    registry = all_semantics()
+    name = instruction.name
+    if name not in registry:
+        raise SimFault(
+            f"instruction {instruction.spelling} is not simulated{nearest(name, registry)}"
+        )
+    return registry[name]
+
+
+@cache
+def all_semantics() -> dict[str, Function]:
+    """Every meaning by mnemonic."""
+    from sim.nv.sass import categories
+
+    return _REGISTRY if categories.MODULES else {}
