@@ -22,12 +22,13 @@ from hcq.errors import ConfigError
 from hcq.host import EAGAIN_SECONDS, PAGE, LinuxHost, Region, refused
 from hcq.ioctl_defs import Ioctl, kfd
 from sim.amd import chips, drm, topology
-from sim.amd.gpu import Board, Fault, Gpu, Limits
+from sim.amd.gpu import Gpu, Limits
 from sim.amd.kfd import Kfd
-from sim.amd.refusal import Refusal
+from sim.board import Board, Fault
 from sim.clock import RealClock, VirtualClock
 from sim.files import Files
 from sim.inject import Injection
+from sim.refusal import Refusal
 from sim.schedule import FreeRunning, Scheduler, Seeded
 from sim.space import AddressSpace
 

@@ -9,13 +9,10 @@ import threading
 import time
 from collections.abc import Sequence
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from sim.clock import VirtualClock
 from sim.watch import Watch
-
-if TYPE_CHECKING:
-    from sim.amd.gpu import Gpu
 
 BURST = 64  # packets of one queue before another gets its turn
 RELAX_SECONDS = 0.0005
@@ -30,32 +27,54 @@ CALL_NANOSECONDS = 1_000
 MOST_STEPS = 8
 
 
-class FreeRunning:
-    """A thread for each GPU."""
+class Gpu(Protocol):
+    """What is stepped: one simulated GPU. `name` is its own in the machine."""
 
-    def __init__(self, gpus: "Sequence[Gpu]") -> None:
+    name: str
+    lock: Any
+    wanted: int
+    is_held: bool
+    is_stopped: bool
+    queues: Any
+
+    def runnable(self) -> Sequence[Any]:
+        """The queues that may get somewhere."""
+
+    def step(self, queue: Any, limit: int = 1) -> bool:
+        """Carry out up to `limit` packets; False when the first has to wait."""
+
+    def cells(self) -> list[tuple[int, int]]:
+        """Where doorbells are rung, and what was seen there last."""
+
+    def look_for_hangs(self) -> None:
+        """Reset the GPU when something hangs too long."""
+
+
+class FreeRunning:
+    """A thread for each GPU that has queues."""
+
+    def __init__(self, gpus: Sequence[Gpu]) -> None:
         self._gpus = gpus
         self._stopping = False
         self._bell = threading.Lock()
         self._bell.acquire()
-        self._watches: dict[int, Watch] = {}
+        self._watches: dict[str, Watch] = {}
         self._threads: list[threading.Thread] = []
 
-    def start(self) -> None:
-        """Begin to watch; called when the first queue exists."""
-        if self._threads or self._stopping:
+    def start(self, gpu: Gpu) -> None:
+        """Begin to watch a GPU; called when it has a queue."""
+        if gpu.name in self._watches or self._stopping:
             return
-        self._watches = {gpu.index: Watch() for gpu in self._gpus}
-        for gpu in self._gpus:
-            name = f"sim-amd{gpu.index}"
-            thread = threading.Thread(target=self._serve, args=(gpu,), name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        self._watches = {**self._watches, gpu.name: Watch()}
+        name = f"sim-{gpu.name}"
+        thread = threading.Thread(target=self._serve, args=(gpu,), name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
-    def changed(self, gpu: "Gpu") -> None:
+    def changed(self, gpu: Gpu) -> None:
         """The queues of a GPU are others now: watch those."""
-        if gpu.index in self._watches:
-            self._watches[gpu.index].wake()
+        if gpu.name in self._watches:
+            self._watches[gpu.name].wake()
 
     def notify(self) -> None:
         """A packet wrote memory: let the waiting program look."""
@@ -87,19 +106,19 @@ class FreeRunning:
         for thread in self._threads:
             thread.join(5.0)
 
-    def _serve(self, gpu: "Gpu") -> None:
-        watch = self._watches[gpu.index]
+    def _serve(self, gpu: Gpu) -> None:
+        watch = self._watches[gpu.name]
         while not self._stopping:
             if self._work(gpu):
                 continue
             with gpu.lock:
-                queues = [] if gpu.is_stopped else list(gpu.queues)
-                cells = [(gpu.doorbells.cell_address(q.setup.cell), q.doorbell) for q in queues]
+                cells = gpu.cells()
                 # What rang between the last look and now is in the cells already.
-                stalled = not gpu.is_held and any(q.is_runnable for q in queues)
+                still = gpu.is_held or gpu.is_stopped
+                stalled = not still and any(q.is_runnable for q in gpu.queues)
             watch.wait(cells, SLEEPS_STALLED if stalled else SLEEPS_IDLE)
 
-    def _work(self, gpu: "Gpu") -> bool:
+    def _work(self, gpu: Gpu) -> bool:
         """Step every queue once as far as it goes; False when none got anywhere."""
         moved = False
         for queue in gpu.runnable():
@@ -117,17 +136,17 @@ class FreeRunning:
 class Seeded:
     """One thing at a time, in an order drawn from a seed."""
 
-    def __init__(self, gpus: "Sequence[Gpu]", seed: int, clock: VirtualClock) -> None:
+    def __init__(self, gpus: Sequence[Gpu], seed: int, clock: VirtualClock) -> None:
         self._gpus = gpus
         self._random = Random(seed)
         self._clock = clock
         self._idle_step = FIRST_IDLE_STEP
         self._active = False
 
-    def start(self) -> None:
+    def start(self, gpu: Gpu) -> None:
         """Nothing to start: the program's calls drive the device."""
 
-    def changed(self, gpu: "Gpu") -> None:
+    def changed(self, gpu: Gpu) -> None:
         """Nothing watches."""
 
     def notify(self) -> None:

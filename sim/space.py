@@ -44,7 +44,18 @@ NOISE_SIZE = 1 << 20
 # system places elsewhere, has to stay within 2 GiB of its constants.
 ARENA_START, ARENA_END = 0x1000_0000_0000, 0x4000_0000_0000
 ARENA_SKIP = 1 << 36
+# What has to lie low, where some engines reach, has a part of its own.
+LOW_START, LOW_END = 0x10_0000_0000, 0x100_0000_0000
+LOW_SKIP = 1 << 32
 ARENA_TRIES = 2000
+
+
+class _Arena:
+    """A part of the address space; `next` is where to look first."""
+
+    def __init__(self, start: int, end: int, skip: int) -> None:
+        self.start, self.end, self.skip = start, end, skip
+        self.next = start
 
 
 class AddressSpace:
@@ -52,7 +63,10 @@ class AddressSpace:
 
     def __init__(self, seed: int = 0) -> None:
         self._libc: Any = _ffi.dlopen(None)
-        self._next = ARENA_START
+        self._arenas = {
+            False: _Arena(ARENA_START, ARENA_END, ARENA_SKIP),
+            True: _Arena(LOW_START, LOW_END, LOW_SKIP),
+        }
         self._reserved = GpuMemory()
         self._guards: set[int] = set()
         self._placed: list[tuple[int, int]] = []  # (address, size), sorted
@@ -63,7 +77,7 @@ class AddressSpace:
 
         A page that nobody gets follows, so that running off the end faults.
         """
-        address = self._find(size + PAGE, alignment)
+        address = self._find(size + PAGE, alignment, self._arenas[below <= ARENA_START])
         if address + size > below:
             self.drop(address, size + PAGE)
             raise OSError(ENOMEM, f"no address space below {below:#x}")
@@ -112,9 +126,12 @@ class AddressSpace:
         if size:
             self.drop(address, size)
 
-    def anonymous(self, size: int) -> int:
-        """Shared pages of the simulator's own, anywhere; zero."""
-        return self._mmap(0, size, _READ_WRITE, _SHARED)
+    def anonymous(self, size: int, *, noise: bool = False) -> int:
+        """Shared pages of the simulator's own, anywhere; zero unless noise is wanted."""
+        address = self._mmap(0, size, _READ_WRITE, _SHARED)
+        if noise:
+            self._fill(address, size)
+        return address
 
     def drop(self, address: int, size: int) -> None:
         """Unmap pages made by anonymous() or alias()."""
@@ -126,22 +143,22 @@ class AddressSpace:
         self._remap(of, size, where)
         return where
 
-    def _find(self, size: int, alignment: int) -> int:
-        """Inaccessible pages in the arena."""
+    def _find(self, size: int, alignment: int, arena: "_Arena") -> int:
+        """Inaccessible pages in an arena."""
         flags = _mmap.MAP_PRIVATE | _mmap.MAP_ANONYMOUS | _NORESERVE | _FIXED_NOREPLACE
         for _ in range(ARENA_TRIES):
-            address = align(self._next, alignment)
-            if address + size > ARENA_END:
-                self._next = ARENA_START
+            address = align(arena.next, alignment)
+            if address + size > arena.end:
+                arena.next = arena.start
                 continue
             try:
                 self._mmap(address, size, 0, flags)
             except OSError as error:
                 if error.errno != EEXIST:
                     raise
-                self._next = align(address + 1, ARENA_SKIP)
+                arena.next = align(address + 1, arena.skip)
                 continue
-            self._next = address + size
+            arena.next = address + size
             return address
         raise OSError(ENOMEM, f"no address space for {size:#x} bytes")
 

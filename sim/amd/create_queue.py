@@ -13,7 +13,7 @@ from sim.amd.chips import EOP_SIZE
 from sim.amd.gpu import Gpu
 from sim.amd.pm4 import Pm4Queue
 from sim.amd.queue import Queue, Setup
-from sim.amd.refusal import Refusal
+from sim.refusal import Refusal
 from sim.amd.sdma import SdmaQueue
 from sim.amd.vm import Buffer, Buffers
 from sim.memory import PAGE

@@ -10,7 +10,7 @@ from cffi import FFI
 
 from hcq.ioctl_defs import amdgpu
 from sim import user
-from sim.amd.refusal import Refusal
+from sim.refusal import Refusal
 
 _ffi = FFI()
 DRIVER_VERSION = (3, 61, 0)

@@ -11,7 +11,7 @@ from errno import EINVAL, ENOSPC
 from typing import Any
 
 from hcq.ioctl_defs import kfd
-from sim.amd.refusal import Refusal
+from sim.refusal import Refusal
 
 _NANOSECONDS_PER_MILLISECOND = 1_000_000
 

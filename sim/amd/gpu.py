@@ -5,9 +5,8 @@ them is handed to the kernel driver (`sim/amd/kfd.py`), as interrupts would be.
 """
 
 import threading
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sim.amd.caches import Caches
@@ -15,26 +14,14 @@ from sim.amd.chips import Chip
 from sim.amd.doorbell import Doorbells
 from sim.amd.launch import Launch
 from sim.amd.queue import Queue
-from sim.clock import GPU_TICK_NANOSECONDS, Clock
+from sim.board import Board, Executor, Fault, Patience
+from sim.clock import GPU_TICK_NANOSECONDS
 from sim.memory import GpuMemory, PageFault
-from sim.space import AddressSpace
 
 # What work costs in virtual time. Guess: the order of magnitude of a real board.
 PACKET_NANOSECONDS = 200
 DISPATCH_NANOSECONDS = 5_000
 COPY_BYTES_PER_NANOSECOND = 20
-
-
-class Executor(Protocol):
-    """What carries out machine code (`sim/amd/wave.py`)."""
-
-    counters: dict[str, int]
-
-    def run(self, dispatch: Any, stop: Callable[[], bool]) -> None:
-        """Carry out a dispatch; raises WaveFault."""
-
-    def close(self) -> None:
-        """Let helper threads go."""
 
 
 class Driver(Protocol):
@@ -44,16 +31,6 @@ class Driver(Protocol):
     def memory_fault(self, gpu: "Gpu", queue: Queue, address: int, access: str) -> None: ...
     def queue_error(self, gpu: "Gpu", queue: Queue) -> None: ...
     def reset(self, gpu: "Gpu", cause: str) -> None: ...
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Something a simulated GPU refused. `kind` is memory, queue, wave or hang."""
-
-    kind: str
-    gpu: int
-    queue: str
-    text: str
 
 
 @dataclass
@@ -71,19 +48,6 @@ class Limits:
     executor: Callable[[GpuMemory], Executor] | None = None
 
 
-@dataclass
-class Board:
-    """What all parts of a machine share."""
-
-    clock: Clock
-    space: AddressSpace
-    record: Callable[..., None]
-    notify: Callable[[], None]
-    seeded: bool
-    counters: dict[str, int] = field(default_factory=dict)
-    faults: list[Fault] = field(default_factory=list)
-
-
 class Gpu:
     """One GPU. `lock` is held while its queues are stepped or changed."""
 
@@ -91,6 +55,7 @@ class Gpu:
         self.board = board
         self.chip = chip
         self.index = index
+        self.name = f"amd{index}"
         self.limits = limits
         self.gpu_id = 0x5D31 + 0x0101 * index
         self.minor = 128 + index
@@ -121,7 +86,12 @@ class Gpu:
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a counter of the machine."""
-        self.board.counters[name] = self.board.counters.get(name, 0) + amount
+        self.board.count(name, amount)
+
+    def cells(self) -> list[tuple[int, int]]:
+        """Where doorbells are rung, and what was seen there last."""
+        queues = [] if self.is_stopped else self.queues
+        return [(self.doorbells.cell_address(q.setup.cell), q.doorbell) for q in queues]
 
     def runnable(self) -> list[Queue]:
         """The queues that may get somewhere."""
@@ -152,7 +122,7 @@ class Gpu:
         self.record("dispatch", self.index, queue.name, launch.groups, launch.threads)
         if 0 in launch.groups:
             return True
-        patience = _Patience(self, queue)
+        patience = Patience(self.board, queue, self.limits.watchdog, self.limits.kernel_seconds)
         from sim.amd.wave import Dispatch, WaveFault
 
         self.running = queue
@@ -215,7 +185,7 @@ class Gpu:
             return fault.kind
         return "not-present"
 
-    def _run(self, dispatch: Any, patience: "_Patience") -> None:
+    def _run(self, dispatch: Any, patience: Patience) -> None:
         if self.caches:
             self.caches.before()
         try:
@@ -237,7 +207,7 @@ class Gpu:
                 self.executor = Units(self.memory)
         return self.executor
 
-    def _wave_fault(self, queue: Queue, launch: Launch, fault: Any, patience: "_Patience") -> bool:
+    def _wave_fault(self, queue: Queue, launch: Launch, fault: Any, patience: Patience) -> bool:
         where = f"{queue.name}, kernel at {launch.code:#x}"
         queue.halted = True
         if fault.kind == "memory":
@@ -249,7 +219,7 @@ class Gpu:
             self._hang(queue, f"{where} does not end", patience)
         return False
 
-    def _hang(self, queue: Queue, text: str, patience: "_Patience") -> None:
+    def _hang(self, queue: Queue, text: str, patience: Patience) -> None:
         self._note("hang", queue, text)
         self.record("hang", self.index, queue.name)
         if self.board.seeded:
@@ -260,22 +230,3 @@ class Gpu:
     def _note(self, kind: str, queue: Queue, text: str) -> None:
         queue.fault = text
         self.board.faults.append(Fault(kind, self.index, queue.name, text))
-
-
-class _Patience:
-    """When a running kernel is stopped: its queue goes away, or it ran too long."""
-
-    def __init__(self, gpu: Gpu, queue: Queue) -> None:
-        self.queue = queue
-        self.is_reset = False
-        self._gpu = gpu
-        self._started = time.monotonic()
-
-    def is_over(self) -> bool:
-        """Asked now and then while the kernel runs."""
-        limits = self._gpu.limits
-        seconds = time.monotonic() - self._started
-        if limits.watchdog is not None and not self._gpu.board.seeded:
-            self.is_reset = seconds > limits.watchdog
-        endless = self._gpu.board.seeded and seconds > limits.kernel_seconds
-        return self.queue.stopping or self.is_reset or endless

@@ -22,11 +22,12 @@ from sim import user
 from sim.amd import create_queue
 from sim.amd.caches import Caches
 from sim.amd.events import Events, SlotPage, Waiter
-from sim.amd.gpu import Board, Gpu
+from sim.amd.gpu import Gpu
 from sim.amd.queue import Queue
-from sim.amd.refusal import Refusal
 from sim.amd.vm import GPUVM_BASE, GPUVM_LIMIT, Buffers
+from sim.board import Board
 from sim.memory import PageFault
+from sim.refusal import Refusal
 from sim.schedule import Scheduler
 
 _ffi = FFI()
@@ -319,7 +320,7 @@ def create_queue_(state: Kfd, args: Any) -> None:
     args.doorbell_offset = kfd.MMAP_OFFSET.pack(
         type=kfd.MMAP_TYPE_DOORBELL, gpu_id=gpu.gpu_id & 0xFFFF, offset=offset
     )
-    state.scheduler.start()
+    state.scheduler.start(gpu)
     state.scheduler.changed(gpu)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hcq.amd.defs import registers as regs
 from hcq.errors import SimFault
-from sim.amd.fields import fields
+from sim.fields import fields
 
 MAX_THREADS = 1024
 MAX_LDS_BYTES = 64 << 10

@@ -14,7 +14,7 @@ from hcq.amd.defs import pm4
 from hcq.amd.defs.pm4 import Opcode
 from hcq.errors import SimFault
 from sim.amd import launch
-from sim.amd.fields import fields, not_simulated
+from sim.fields import fields, not_simulated
 from sim.amd.queue import SIGNS, Frame, Queue, compare
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from hcq.amd.defs import pm4, sdma
 from hcq.amd.defs.sdma import Op
 from hcq.bits import Layout
 from hcq.errors import SimFault
-from sim.amd.fields import fields, not_simulated
+from sim.fields import fields, not_simulated
 from sim.amd.queue import SIGNS, Frame, Queue, compare
 
 Handler = Callable[["SdmaQueue", "array[int]"], bool]

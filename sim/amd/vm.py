@@ -12,7 +12,7 @@ from errno import EBUSY, EINVAL, ENODEV, ENOMEM, EPERM
 from hcq.host import MappedRegion, Region
 from hcq.ioctl_defs import kfd
 from sim.amd.gpu import Gpu
-from sim.amd.refusal import Refusal
+from sim.refusal import Refusal
 from sim.memory import PAGE
 from sim.space import AddressSpace
 

@@ -72,4 +72,8 @@ def test_memory_over_something_else_is_refused(space):
 @pytest.mark.refusal
 def test_no_room_below_a_limit_is_enomem(space):
     with pytest.raises(OSError, match="no address space below"):
-        space.reserve(4096, 4096, 1 << 40)
+        space.reserve(4096, 4096, 1 << 36)
+
+
+def test_low_address_space_lies_below_its_limit(space):
+    assert space.reserve(8192, 1 << 21, 1 << 40) + 8192 <= 1 << 40

@@ -105,7 +105,18 @@ def div_fmas(a: Value, b: Value, quotient: Value, scaled: Value) -> Value:
     # A quotient above 1 was scaled down (the denominator up), one below 1 was scaled up.
     large = biased_exponent(quotient) > limits.bias
     factor = where(large, _power(a, limits.shift), _power(a, -limits.shift))
-    return where(scaled, result * factor, result)
+    inverse = where(large, _power(a, -limits.shift), _power(a, limits.shift))
+    unscaled = result * factor
+    # Sum and scaling are rounded once. To a denormal it would be twice, which matters where
+    # the sum lies in the middle of two denormals: then what its rounding lost decides.
+    nearest = unscaled * inverse
+    other = result + (result - nearest)
+    lost = fma(a, b, quotient - result)
+    between = (nearest - result).absolute() == _power(a, limits.fewest + limits.shift)
+    upward = (other > nearest) & (lost > 0.0)
+    downward = (other < nearest) & (lost < 0.0)
+    unscaled = where(between & (upward | downward), other * factor, unscaled)
+    return where(scaled, unscaled, result)
 
 
 def div_fixup(quotient: Value, denominator: Value, numerator: Value) -> Value:

@@ -7,7 +7,7 @@ import pytest
 from hcq.errors import IoctlError
 from hcq.ioctl_defs import kfd
 from sim.amd.events import Events, SlotPage
-from sim.amd.refusal import Refusal
+from sim.refusal import Refusal
 
 UNSIGNALED = 2**64 - 1
 
