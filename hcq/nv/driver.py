@@ -1,0 +1,234 @@
+"""This process's side of the NVIDIA kernel modules: nodes, version, one client, one space.
+
+Opened with the first device and closed with the last. Every GPU of the process is in the
+same address space.
+"""
+
+import errno
+import os
+import threading
+import warnings
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from hcq.capture import innermost
+from hcq.errors import DeviceOpenError, FallbackWarning, HcqError, missing_node
+from hcq.host import Host, Region
+from hcq.ioctl_defs import nv_escape, nv_uvm
+from hcq.ioctl_defs.nv_abi import Abi, abi_of, is_newer
+from hcq.nv.rm import ResourceManager
+from hcq.nv.uvm import UnifiedMemory
+from hcq.process import check as check_process
+
+LOW = 1 << 40  # rings, pushbuffers, launch records and signals lie below
+WINDOW_BYTES = 1 << 32
+_MODULES = {nv_uvm.NODE: "nvidia_uvm"}
+
+
+@dataclass(frozen=True)
+class Card:
+    """One GPU as the control node lists it."""
+
+    gpu_id: int
+    minor: int
+    bus: str
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Where kernels see shared and private memory; nothing else lies there."""
+
+    shared: int
+    local: int
+
+
+class Driver:
+    """The open nodes and what belongs to the process behind them."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.process = os.getpid()
+        self.lock = threading.RLock()
+        self.members: list[object] = []  # open devices
+        self._closing = ExitStack()
+        with ExitStack() as undo:
+            self.ctl = open_node(host, nv_escape.CONTROL_NODE)
+            undo.callback(host.close, self.ctl)
+            self.version = version_of(host, self.ctl)
+            self.abi: Abi = abi_of(self.version)
+            _check_parts(host, self.version)
+            _warn_if_newer(self.version, self.abi)
+            uvm = open_node(host, nv_uvm.NODE)
+            undo.callback(host.close, uvm)
+            second = open_node(host, nv_uvm.NODE)
+            undo.callback(host.close, second)
+            self.rm = ResourceManager(host, self.ctl, self.abi, self.version)
+            undo.callback(self.rm.close)
+            self.uvm = UnifiedMemory(host, uvm, second, self.abi)
+            self.windows = Windows(self._window(undo), self._window(undo))
+            self._closing = undo.pop_all()
+
+    def _window(self, undo: ExitStack) -> int:
+        address = self.host.reserve(WINDOW_BYTES, WINDOW_BYTES, LOW)
+        undo.callback(self.host.release, address, WINDOW_BYTES)
+        return address
+
+    def check_process(self) -> None:
+        """DeviceBanned in a forked child."""
+        check_process(self.process)
+
+    def cards(self) -> list[Card]:
+        """The GPUs this process may use, as the kernel counts them."""
+        return cards(self.host, self.ctl)
+
+    def map_object(
+        self, device: int, memory: int, size: int, node: str, place: int | None = None
+    ) -> Region:
+        """The CPU's view of a memory object of a device; each view takes a node of its own."""
+        fd = open_node(self.host, node)
+        try:
+            if node != nv_escape.CONTROL_NODE:
+                self.rm.call(nv_escape.REGISTER_FD, fd, ctl_fd=self.ctl)
+            self.rm.call(
+                nv_escape.RM_MAP_MEMORY,
+                hClient=self.rm.client,
+                hDevice=device,
+                hMemory=memory,
+                length=size,
+                flags=nv_escape.OS33_DEFAULT,
+                fd=fd,
+            )
+            return self.host.mmap(fd, size, 0, place)
+        finally:
+            self.host.close(fd)  # the mapping keeps the file
+
+    def leave(self, member: object) -> None:
+        """A device closed; the last one takes the nodes with it."""
+        self.members.remove(member)
+        if not self.members:
+            self.close()
+
+    def close(self) -> None:
+        """Free the client and close the nodes."""
+        if self in _open:
+            _open.remove(self)
+        self._closing.close()
+
+
+def version_of(host: Host, fd: int) -> str:
+    """The driver's version as it gives it."""
+    args = nv_escape.CHECK_VERSION_STR.args(cmd=nv_escape.VERSION_QUERY)
+    host.ioctl(fd, nv_escape.CHECK_VERSION_STR, args)
+    text = bytes(args.versionString).split(b"\0")[0]
+    return text.decode("ascii", "replace").strip()
+
+
+def cards(host: Host, fd: int) -> list[Card]:
+    """The GPUs behind an open control node."""
+    args = nv_escape.CARD_INFO.args()
+    host.ioctl(fd, nv_escape.CARD_INFO, args)
+    found = []
+    for card in args.cards:
+        if card.valid:
+            pci = card.pci_info
+            bus = f"{pci.domain:04x}:{pci.bus:02x}:{pci.slot:02x}.{pci.function}"
+            found.append(Card(card.gpu_id, card.minor_number, bus))
+    return found
+
+
+def count(host: Host) -> int:
+    """How many GPUs there are, without opening any."""
+    fd = open_node(host, nv_escape.CONTROL_NODE)
+    try:
+        return len(cards(host, fd))
+    finally:
+        host.close(fd)
+
+
+def _check_parts(host: Host, version: str) -> None:
+    path = nv_escape.UVM_MODULE_VERSION_FILE
+    if not host.exists(path):
+        return
+    other = host.read(path).decode("ascii", "replace").strip()
+    if other != version:
+        raise DeviceOpenError(
+            f"the kernel modules are of unequal version: nvidia {version}, nvidia_uvm {other}",
+            facts={"nvidia": version, "nvidia_uvm": other},
+            hint="reload the modules (rmmod nvidia_uvm nvidia; modprobe nvidia_uvm) or reboot",
+        )
+
+
+_warned: set[str] = set()
+
+
+def _warn_if_newer(version: str, abi: Abi) -> None:
+    if not is_newer(version, abi) or version in _warned:
+        return
+    _warned.add(version)
+    warnings.warn(
+        f"NVIDIA driver {version} is newer than {abi.newest}, with which the {abi.series} series' "
+        f"layouts were checked; they are used as they are",
+        FallbackWarning,
+        stacklevel=2,
+    )
+
+
+def open_node(host: Host, path: str) -> int:
+    """Open a device file; DeviceOpenError naming node, cause and remedy."""
+    try:
+        return host.open(path)
+    except OSError as error:
+        if isinstance(error, HcqError):
+            raise
+        raise _cannot_open(host, path, error) from None
+
+
+def _cannot_open(host: Host, path: str, error: OSError) -> DeviceOpenError:
+    number = error.errno or 0
+    name = errno.errorcode.get(number, str(number))
+    facts: dict[str, object] = {"node": path, "errno": name}
+    if number in (errno.ENOENT, errno.ENODEV, errno.ENXIO):
+        return missing_node(path, _MODULES.get(path, "nvidia"), "NVIDIA GPU")
+    if number in (errno.EACCES, errno.EPERM):
+        group = host.group(path)
+        return DeviceOpenError(
+            f"no rights on {path}: it belongs to group {group}",
+            facts={**facts, "group": group},
+            hint=(
+                f"join the group: sudo usermod -aG {group} $USER, then log in again; "
+                "the module option NVreg_DeviceFileMode sets the rights"
+            ),
+        )
+    if number in (errno.EMFILE, errno.ENFILE):
+        return DeviceOpenError(
+            f"{path} cannot be opened: no file descriptor is free",
+            facts=facts,
+            hint="close files, or raise the limit (ulimit -n)",
+        )
+    if number == errno.EBUSY:
+        return DeviceOpenError(
+            f"{path} is busy: another program has the GPU for itself",
+            facts=facts,
+            hint="end that program (a virtual machine or debugger may hold the GPU)",
+        )
+    return DeviceOpenError(
+        f"{path} cannot be opened: {error.strerror}",
+        facts=facts,
+        hint="the GPU may have failed to start: check the kernel log (dmesg) for NVRM",
+    )
+
+
+_open: list[Driver] = []
+_lock = threading.RLock()
+
+
+def driver(host: Host) -> Driver:
+    """The process's driver on a host: opened at first use, shared from then on."""
+    with _lock:
+        if _open:
+            _open[0].check_process()
+            if innermost(_open[0].host) is innermost(host):
+                return _open[0]
+        found = Driver(host)
+        _open[:] = [found]
+        return found
