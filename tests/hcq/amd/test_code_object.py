@@ -268,3 +268,12 @@ def test_freed_code_memory_is_used_again(device, compiled):
     first.free()
     first.free()
     assert device.load(compiled("add"), "add").address == address
+
+
+@pytest.mark.row("CMP-15")
+@pytest.mark.refusal
+def test_overlapping_arguments_are_refused(compiled):
+    image = compiled("add")
+    assert image.count(b"\xa7.offset\x08") == 1  # the second argument, in the MessagePack note
+    with pytest.raises(CodeObjectError, match="argument a offset overlaps another"):
+        parse(image.replace(b"\xa7.offset\x08", b"\xa7.offset\x04"), "add", GFX1100)
