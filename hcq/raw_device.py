@@ -22,6 +22,8 @@ from hcq.work import Work
 
 Sizes = tuple[int, int, int]
 
+LEAVE_SECONDS = 1.0  # how long close() lets waits of other threads end
+
 
 class RawDevice:
     """An open GPU. Close it, or leave that to the end of the process.
@@ -99,6 +101,7 @@ class RawDevice:
 
     def _release(self) -> None:
         self.work.is_closed = True
+        self.work.waits.leave(LEAVE_SECONDS)  # other threads may be reading signals
         with ExitStack() as steps:
             steps.callback(self._closing.close)
             # Queues first: a kernel that never ends must not see its memory go, which would
@@ -294,7 +297,8 @@ class RawDevice:
         """Until everything submitted is done; then free what waited for that."""
         self.work.wait(self.work.timeline.submitted, timeout)
         with self.work.lock:
-            self.memory.collect()
+            if not self.work.is_closed:
+                self.memory.collect()
 
     # Time.
 

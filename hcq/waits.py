@@ -40,6 +40,13 @@ class Waits:
         self._progress = progress
         self._incident = incident
         self.sleeps = 0
+        self._waiting: list[object] = []  # one entry for each wait that is on
+
+    def leave(self, seconds: float) -> None:
+        """Let every wait end, which `check` must make them do, before memory goes."""
+        limit = self._host.now() + seconds
+        while self._waiting and self._host.now() < limit:
+            self._host.relax()
 
     def until(
         self,
@@ -52,6 +59,21 @@ class Waits:
 
         `moving` is one more thing whose change is progress.
         """
+        token = object()
+        self._waiting.append(token)
+        try:
+            self._until(done, timeout, late, moving)
+        finally:
+            self._waiting.remove(token)
+
+    def _until(
+        self,
+        done: Callable[[], bool],
+        timeout: float | None,
+        late: Callable[[float, bool], Exception],
+        moving: Callable[[], int],
+    ) -> None:
+        self._check()
         if done():
             return
         limit = settings.get("HCQ_TIMEOUT_MS") / 1000 if timeout is None else timeout

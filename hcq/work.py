@@ -87,13 +87,13 @@ class Work:
 
     def usable(self) -> None:
         """DeviceLost when closed or failed, DeviceBanned in a forked child."""
-        if self.is_closed:
-            raise DeviceLost(f"{self.name} is closed", device=self.name, hint="open it again")
         self.check_process()
         self.check()
 
     def check(self) -> None:
-        """DeviceLost when the device has failed."""
+        """DeviceLost when the device is closed or has failed."""
+        if self.is_closed:
+            raise DeviceLost(f"{self.name} is closed", device=self.name, hint="open it again")
         if self.failed is not None:
             raise faults.lost_again(self.failed, self.name)
 
@@ -155,8 +155,6 @@ class Work:
     def wait(self, value: int, timeout: float | None = None) -> None:
         """Until the timeline passes a value."""
         self.usable()
-        if self.timeline.is_done(value):
-            return
         if value > self.timeline.submitted:
             raise QueueError(
                 f"{self.name}: value {value} was never submitted",
