@@ -197,7 +197,7 @@ def test_another_queue_can_be_made_and_destroyed_while_a_kernel_never_ends(clien
     first.destroy()
     c.queue(kind=kfd.QUEUE_TYPE_SDMA).destroy()
     running.destroy()
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 3  # 5 s is what giving up takes
 
 
 @pytest.mark.row("SIM-06")
