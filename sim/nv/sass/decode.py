@@ -18,7 +18,7 @@ _IMAD = 0x24
 _NO_SHIFTS = (1 << 16, 1 << 31)  # IMAD multiplies with these without being called SHL
 
 # Guarded by a uniform predicate although their slots are not those of the uniform datapath.
-_UNIFORM = frozenset({"ULDC", "LDCU", "S2UR", "UPLOP3", "UCGABAR_ARV", "UCGABAR_WAIT"})
+_UNIFORM = frozenset({"UMOV", "ULDC", "LDCU", "S2UR", "UPLOP3", "UCGABAR_ARV", "UCGABAR_WAIT"})
 
 # The slots for registers. One that the row does not use may hold RZ or URZ.
 _SLOTS = (24, 32, 64)
@@ -52,7 +52,7 @@ def decode(word: int, address: int = 0, *, target: str = "sm_90") -> Instruction
 
 
 def decode_all(code: bytes, address: int = 0, *, target: str = "sm_90") -> Iterator[Instruction]:
-    """Every instruction of a piece of code. Raises SimFault as decode does, and if it ends early."""
+    """Every instruction of a piece of code. Raises SimFault as decode does, or if it ends early."""
     if len(code) % INSTRUCTION_SIZE:
         raise SimFault(f"code of {len(code)} bytes ends inside an instruction")
     for offset in range(0, len(code), INSTRUCTION_SIZE):

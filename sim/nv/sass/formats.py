@@ -50,7 +50,7 @@ _ORDERS = (
     "STRONG.GPU.PRIVATE", "STRONG.GPU", "MMIO.GPU", "CONSTANT.SM", "STRONG.SYS",
     "CONSTANT.SM.PRIVATE", "MMIO.SYS", "CONSTANT.VC", "CONSTANT.VC.PRIVATE", "CONSTANT.GPU",
 )  # fmt: skip
-_STRONG = _ORDERS[:4] + ("STRONG.SM.PRIVATE",) + _ORDERS[5:]
+_STRONG = (*_ORDERS[:4], "STRONG.SM.PRIVATE", *_ORDERS[5:])
 
 # Field name -> what its values are called. "" prints nothing, None is refused.
 NAMES: Mapping[str, Names] = {
@@ -71,17 +71,16 @@ NAMES: Mapping[str, Names] = {
     "int": ("U8", "U16", "U32", "U64", "S8", "S16", "", "S64"),
     "frnd": {9: "F16", 18: "", 36: "BF16", 27: "F64"},
     "i2fp": (None, None, "F32", None),
+    "ui2f": {2: ""},
     "int32": {2: "U32", 6: "S32"},
     "uint32": {2: "U32", 6: ""},
     "narrow": ("U8", "S8", "U16", "S16"),
     "half": ("F16", "BF16"),
-    "oldhalf": ("", "BF16"),
     "fp8": ("E5M2", "E4M3"),
     "fp8q": ("E4M3", "E5M2"),
     "unsigned": ("U32", ""),
     "int64": ("U32", "", "U64", "S64"),
     "u64": (None, None, "U64", "S64"),
-    "u8": ("U8", ""),
     "shift": ("S64", "U64", "S32", "U32"),
     "direction": ("L", "R"),
     "prmt": ("", "F4E", "B4E", "RC8", "ECL", "ECR", "RC16", None),
@@ -89,7 +88,6 @@ NAMES: Mapping[str, Names] = {
     "viadd": {0: "32", 1: "16x2", 2: "S32", 3: "S16x2", 4: "U8x4", 5: "S8x4"},
     "vimnmx": ("U32", "", "U16x2", "S16x2"),
     "vimnmx120": ("U32", "S32", "U16x2", "S16x2", "U8x4", "S8x4"),
-    "dp": ("4A", None, "2A.LO", "2A.HI"),
     "half2": ("LO", "HI"),
     "a8": ("U8", "S8"),
     "a16": ("U16", "S16"),
@@ -111,22 +109,22 @@ NAMES: Mapping[str, Names] = {
     "red": ("ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR"),
     "fatom": {0: "ADD", 2: "MIN", 4: "MAX"},
     "atomtype": ("", "S32", "64", "S64", "128"),
+    "redtype": ("", "S32", "64", "S64", None, None, None, None),
     "oldatomtype": ("", "S32", "64", "F32.FTZ.RN", "F16x2.RN", "S64", "F64.RN", None),
     "fatomtype": (
         "F16x2.RN", "F16x4.RN", "F16x8.RN", "BF16x2.RN", "BF16x4.RN", "BF16x8.RN", None, None,
         None, "F32.FTZ.RN", "F32x2.FTZ.RN", "F32x4.FTZ.RN", "F32.RN", "F32x2.RN", "F32x4.RN",
         "F64.RN",
     ),
-    "sharedatom": ("", "S32", "64", None, "128", None, None, None),
+    "sharedatom": ("", "S32", "64", None, None, None, None, None),
     "cas": ("CAS", "CAST", None, "CAST.SPIN"),
     "cast": (None, "CAST", None, "CAST.SPIN"),
     "cctl": {0: "PF1", 1: "PF2", 2: "WB", 3: "IV", 5: "RS", 9: "PML2", 10: "DML2", 11: "RML2"},
     "cctlall": {4: "IVALL", 6: "IVALLP", 7: "WBALL", 8: "WBALLP"},
+    "cached": ("", "U", "C", "I"),
     "membar": ("SC", "ALL", "", "MMIO"),
     "scope": ("CTA", "SM", "GPU", "SYS", None, "VC", "CTA.PARTIAL", None),
     "space": ("G", "L", "S", "D"),
-    "matrix": ("M88", "MT88", "M816", "M832"),
-    "movm": ("MT88",),
     "count": ("", "2", "4", None),
     "hmma": ("1688", "16816", "1684", None),
     "accumulate": ("F16", "F32"),
@@ -134,23 +132,15 @@ NAMES: Mapping[str, Names] = {
     "imma": {0: "8816", 4: "16816", 5: "16832"},
     "dmma": ("8x8x4", "16x8x4", "16x8x8", None),
     "qmma": {0: "16816", 1: "16832"},
-    "packed": ("", "BF16_V2"),
-    "fmz": ("", "FMZ"),
     "reduxand": ("", "OR", "XOR", "SUM", "MIN", "MAX", None, None),
     "credux": ("MAX", "MAXABS", "MIN", "MINABS"),
     "vote": ("ALL", "ANY", "EQ", None),
     "shfl": ("IDX", "UP", "DOWN", "BFLY"),
-    "match": ("ALL", "ANY"),
-    "bar": ("SYNC", "ARV", "RED", None),
     "barred": ("POPC", "AND", "OR", None),
     "step": ("", "INC", "DEC", None),
     "together": ("", "RELIABLE", "RECONVERGENT", None),
     "divergent": (None, None, "DIV", "CONV"),
-    "noinc": ("", "NOINC"),
-    "nodec": ("", "NODEC"),
     "byte": ("", "B1", "B2", "B3"),
-    "nanosleep": {0: "", 2: "WARP"},
-    "unpack": {0: ""},
     "lanes": {15: ""},
 }  # fmt: skip
 
@@ -160,35 +150,45 @@ PAIRS = {
     3: ("F32x2.HI_LO", "F32x2.LO_HI", "F32", None, "F32x2.HI_LO.NP", None, None, None),
 }
 
-# Special registers of S2R, S2UR and CS2R that compiled code reads; others print as SR<number>.
+# Special registers of S2R, S2UR and CS2R; others print as SR<number>.
 SPECIAL_REGISTERS = {
-    0: "SR_LANEID", 1: "SR_CLOCK", 2: "SR_VIRTCFG", 3: "SR_VIRTID", 32: "SR_TID",
-    33: "SR_TID.X", 34: "SR_TID.Y", 35: "SR_TID.Z", 37: "SR_CTAID.X", 38: "SR_CTAID.Y",
-    39: "SR_CTAID.Z", 40: "SR_NTID", 44: "SR_SM_SPA_VERSION", 46: "SR_LWINHI", 47: "SR_SWINHI",
-    48: "SR_SWINLO", 49: "SR_SWINSZ", 50: "SR_SMEMSZ", 51: "SR_SMEMBANKS", 52: "SR_LWINLO",
-    53: "SR_LWINSZ", 54: "SR_LMEMLOSZ", 55: "SR_LMEMHIOFF", 56: "SR_EQMASK", 57: "SR_LTMASK",
-    58: "SR_LEMASK", 59: "SR_GTMASK", 60: "SR_GEMASK", 61: "SR_REGALLOC",
-    62: "SR_BARRIERALLOC", 64: "SR_GLOBALERRORSTATUS", 66: "SR_WARPERRORSTATUS",
-    67: "SR_VIRTUALSMID", 68: "SR_VIRTUALENGINEID", 80: "SR_CLOCKLO", 81: "SR_CLOCKHI",
-    82: "SR_GLOBALTIMERLO", 83: "SR_GLOBALTIMERHI", 96: "SR_HWTASKID", 100: "SR_PM0",
-    101: "SR_PM_HI0", 102: "SR_PM1", 103: "SR_PM_HI1", 104: "SR_PM2", 105: "SR_PM_HI2",
-    106: "SR_PM3", 107: "SR_PM_HI3", 116: "SR_SNAP_PM0", 255: "SRZ",
+    0: "SR_LANEID", 1: "SR_CLOCK", 2: "SR_VIRTCFG", 3: "SR_VIRTID", 15: "SR_ORDERING_TICKET",
+    16: "SR_PRIM_TYPE", 17: "SR_INVOCATION_ID", 18: "SR_Y_DIRECTION", 19: "SR_THREAD_KILL",
+    20: "SM_SHADER_TYPE", 21: "SR_DIRECTCBEWRITEADDRESSLOW", 22: "SR_DIRECTCBEWRITEADDRESSHIGH",
+    23: "SR_DIRECTCBEWRITEENABLED", 24: "SR_SW_SCRATCH", 25: "SR_MACHINE_ID_1",
+    26: "SR_MACHINE_ID_2", 27: "SR_MACHINE_ID_3", 28: "SR_AFFINITY", 29: "SR_INVOCATION_INFO",
+    30: "SR_WSCALEFACTOR_XY", 31: "SR_WSCALEFACTOR_Z", 32: "SR_TID", 33: "SR_TID.X",
+    34: "SR_TID.Y", 35: "SR_TID.Z", 37: "SR_CTAID.X", 38: "SR_CTAID.Y", 39: "SR_CTAID.Z",
+    40: "SR_NTID", 41: "SR_CirQueueIncrMinusOne", 42: "SR_NLATC", 44: "SR_SM_SPA_VERSION",
+    45: "SR_MULTIPASSSHADERINFO", 46: "SR_LWINHI", 47: "SR_SWINHI", 48: "SR_SWINLO",
+    49: "SR_SWINSZ", 50: "SR_SMEMSZ", 51: "SR_SMEMBANKS", 52: "SR_LWINLO", 53: "SR_LWINSZ",
+    54: "SR_LMEMLOSZ", 55: "SR_LMEMHIOFF", 56: "SR_EQMASK", 57: "SR_LTMASK", 58: "SR_LEMASK",
+    59: "SR_GTMASK", 60: "SR_GEMASK", 61: "SR_REGALLOC", 62: "SR_BARRIERALLOC",
+    64: "SR_GLOBALERRORSTATUS", 66: "SR_WARPERRORSTATUS", 67: "SR_VIRTUALSMID",
+    68: "SR_VIRTUALENGINEID", 80: "SR_CLOCKLO", 81: "SR_CLOCKHI", 82: "SR_GLOBALTIMERLO",
+    83: "SR_GLOBALTIMERHI", 84: "SR_ESR_PC", 85: "SR_ESR_PC_HI", 96: "SR_HWTASKID",
+    97: "SR_CIRCULARQUEUEENTRYINDEX", 98: "SR_CIRCULARQUEUEENTRYADDRESSLOW",
+    99: "SR_CIRCULARQUEUEENTRYADDRESSHIGH",
+    **{100 + 2 * i: f"SR_PM{i}" for i in range(8)},
+    **{101 + 2 * i: f"SR_PM_HI{i}" for i in range(8)},
+    **{116 + 2 * i: f"SR_SNAP_PM{i}" for i in range(8)},
+    **{117 + 2 * i: f"SR_SNAP_PM_HI{i}" for i in range(8)},
+    132: "SR_VARIABLE_RATE", 133: "__HIR0X000", 255: "SRZ",
 }  # fmt: skip
-# Since sm_90.
-CLUSTER_REGISTERS = {
-    65: "SR_CGAERRORSTATUS", 136: "SR_CgaCtaId", 137: "SR_GpcLocalCgaId",
-    139: "SR_CTARegPoolSz",
+# What later chips add: the first chip that has it, and the last.
+_ADDED = {
+    65: ("SR_CGAERRORSTATUS", 90, 120), 134: ("SR_WARPGROUP_INFO", 90, 90),
+    135: ("SR_WARPGROUPID", 90, 90), 136: ("SR_CgaCtaId", 90, 120),
+    137: ("SR_GpcLocalCgaId", 90, 120), 138: ("SR_CgaSize", 100, 120),
+    139: ("SR_CTARegPoolSz", 90, 120), 141: ("SR_TMemSz", 100, 120),
+    142: ("SR_CONTEXT_SAVE_ADDR_LO", 120, 120), 143: ("SR_CONTEXT_SAVE_ADDR_HI", 120, 120),
 }  # fmt: skip
-# Since sm_100.
-CLUSTER_SIZE = 138
 
 
 def special_registers(chip: int) -> Mapping[int, str]:
     """Number -> name for one chip, which is 80 to 120."""
-    if chip < 90:
-        return SPECIAL_REGISTERS
-    names = SPECIAL_REGISTERS | CLUSTER_REGISTERS
-    return names | {CLUSTER_SIZE: "SR_CgaSize"} if chip >= 100 else names
+    added = {n: name for n, (name, first, last) in _ADDED.items() if first <= chip <= last}
+    return {**SPECIAL_REGISTERS, **added}
 
 
 class Bits:

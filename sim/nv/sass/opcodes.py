@@ -143,9 +143,7 @@ def _rows(table: str) -> Iterator[tuple[Row, frozenset[int]]]:
             column.strip() for column in line.split("|")
         )
         relations = [m.groups() for c in conditions.split() if (m := _CHIP.fullmatch(c))]
-        chips = frozenset(
-            chip for chip in CHIPS if all(_holds(chip, (r, n)) for r, n in relations)
-        )
+        chips = frozenset(chip for chip in CHIPS if all(_holds(chip, (r, n)) for r, n in relations))
         bits = tuple(
             (int(m[1]), int(m[2] or 1), int(m[3], 16))
             for c in conditions.split()
@@ -155,16 +153,19 @@ def _rows(table: str) -> Iterator[tuple[Row, frozenset[int]]]:
             (int(m[1]), int(m[2])) for c in conditions.split() if (m := _IGNORED.fullmatch(c))
         )
         for opcode, uniform in _opcodes(opcodes):
-            yield Row(
-                name,
-                opcode,
-                uniform,
-                bits,
-                ignored,
-                tuple(map(_operand, destinations.split())),
-                tuple(map(_operand, sources.split())),
-                tuple(map(_modifier, modifiers.split())),
-            ), chips
+            yield (
+                Row(
+                    name,
+                    opcode,
+                    uniform,
+                    bits,
+                    ignored,
+                    tuple(map(_operand, destinations.split())),
+                    tuple(map(_operand, sources.split())),
+                    tuple(map(_modifier, modifiers.split())),
+                ),
+                chips,
+            )
 
 
 def _load() -> Mapping[int, Mapping[int, tuple[Row, ...]]]:

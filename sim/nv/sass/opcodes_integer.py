@@ -7,7 +7,7 @@ Source: mesa: src/nouveau/compiler/nak/sm70_encode.rs (OpIAdd3, OpIMad, OpLea, O
 """
 
 TABLE = """
-IADD3 | 010/1234567 | 74=0 *77+4 *87+4 | R16 P81?<100 P84?<100 | A.i B.is C.is | 
+IADD3 | 010/1234567 | 74=0 *77+4 *87+4 | R16 P81?<100 P84?<100 | A.i B.is C.is |
 IADD3 | 010/1234567 | 74=1 | R16 P81?<100 P84?<100 | A.x B.xs C.xs P!87 P!77 | X
 IADD | 035/1456 | >=120 74=0 *77+4 *87+4 73=0 | R16 P81? | A.i B.is |
 IADD | 035/1456 | >=120 74=1 *77+4 73=0 | R16 P81? | A.x B.xs P!87 | X

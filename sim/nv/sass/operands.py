@@ -15,10 +15,12 @@ from sim.nv.sass.opcodes import Row, Slot
 INSTRUCTION_SIZE = 16
 
 _ALL_64 = (1 << 64) - 1
+_WORDS = {"g": "SIGN", "r": "ROW", "c": "COL"}
 _POSITIONS = {"A": 0, "B": 1, "C": 2, "Z": 1}
 _VARIABLE_LATENCY = frozenset(
-    {"MUFU", "F2F", "F2I", "I2F", "FRND", "FLO", "POPC", "BREV", "FCHK"}
+    {"MUFU", "F2F", "F2I", "I2F", "FRND", "FLO", "POPC", "BREV", "FCHK", "NANOSLEEP", "WARPSYNC"}
 )
+_DOUBLE = frozenset({"DADD", "DMUL", "DFMA", "DSETP", "DMMA"})  # few such units in sm_120
 _WIDE_SIZES = {"64", "S64", "F64", "F32x2", "F16x4", "BF16x4"}
 _WIDEST_SIZES = {"128", "F32x4", "F16x8", "BF16x8"}
 _MEMORY = re.compile(r"([RUI])(\d+)([we]?)(?:\*(\d+))?(?:@(\d+)(?:!(\d+))?)?(?:\+(\d+)(?=[+\]]))?")
@@ -122,9 +124,7 @@ def _alu(code: Code, slot: Slot) -> Operand:
     kind, low = ("reg", 24) if position == 0 else FORMS[code.form][position - 1]
     if kind == "imm":
         return _immediate(code, slot)
-    if code.row.uniform:
-        operand = uniform_register(code, low, _count(code, slot))
-    elif kind == "ureg":
+    if code.row.uniform or kind == "ureg":
         operand = uniform_register(code, low, _count(code, slot))
     elif kind == "const":
         operand = _constant(code, _count(code, slot))
@@ -139,7 +139,8 @@ def _alu(code: Code, slot: Slot) -> Operand:
 def _is_reused(code: Code, position: int) -> bool:
     """The hint counts in arithmetic of fixed latency, and with the bit that used to mean yield."""
     hint = bool(code.bits.take(122 + position)) and bool(code.bits.take(109))
-    return hint and code.row.name not in _VARIABLE_LATENCY
+    name = code.row.name
+    return hint and name not in _VARIABLE_LATENCY and not (code.chip == 120 and name in _DOUBLE)
 
 
 def _immediate(code: Code, slot: Slot) -> Operand:
@@ -160,41 +161,43 @@ def _immediate(code: Code, slot: Slot) -> Operand:
 
 
 def _constant(code: Code, count: int) -> Operand:
-    offset = code.bits.signed(38, 16)
+    offset = code.bits.signed(40, 14) * 4
     if code.bits.take(91):
         return Operand("constur", 0, count, offset, ubase=uniform_register(code, 32))
     return Operand("const", 0, count, offset, bank=code.bits.take(54, 5))
 
 
 def _signed(code: Code, slot: Slot, operand: Operand, low: int) -> Operand:
-    """The operand with its sign, complement and half."""
+    """The operand with its sign, complement, and what is written behind it."""
     bits, mode = code.bits, slot.mode
     if mode[0] in "hm":
         return _half(code, slot, operand, low)
     negative, absolute = SIGNS[low]
-    if mode[0] in "fdetuvy":
-        operand = replace(
-            operand, neg=bool(bits.take(negative)), abs=bool(bits.take(absolute))
-        )
-    elif mode[0] == "i" or mode in ("ri", "ci"):
+    if mode[0] in "fdetuvy" or mode[-1] == "i" or mode[0] == "i":
         operand = replace(operand, neg=bool(bits.take(negative)))
-    elif mode[0] == "x":
+    if mode[0] in "fdetuvy":
+        operand = replace(operand, abs=bool(bits.take(absolute)))
+    if mode[0] == "x":
         operand = replace(operand, inv=bool(bits.take(negative)))
-    elif mode == "g":
-        operand = replace(operand, modifiers=("SIGN",))
-    elif mode[0] == "q" and bits.take(int(mode[1:])):
-        operand = replace(operand, modifiers=("H1",))
-    if mode[0] in "rc":
-        operand = replace(operand, modifiers=("ROW" if mode[0] == "r" else "COL",))
-    if mode in ("b", "y") and operand.kind == "reg":
-        operand = replace(operand, modifiers=_part_of(code))
-    if mode[0] in "tuv":
-        width = 2 if mode[0] == "v" else 3
-        suffix = PAIRS[width][bits.take(int(mode[1:]), width)]
-        if suffix is None:
-            raise BadOperand(f"{code.row.name} has no such pair of operand {slot.kind}")
-        operand = replace(operand, modifiers=(suffix,))
-    return operand
+    return replace(operand, modifiers=_suffix(code, slot, operand.kind))
+
+
+def _suffix(code: Code, slot: Slot, kind: str) -> tuple[str, ...]:
+    """What is written behind an operand."""
+    mode = slot.mode
+    if mode[0] in _WORDS:
+        return (_WORDS[mode[0]],)
+    if mode[0] == "q":
+        return ("H1",) * code.bits.take(int(mode[1:]))
+    if mode in ("b", "y") and kind == "reg":
+        return _part_of(code)
+    if mode[0] not in "tuv":
+        return ()
+    width = 2 if mode[0] == "v" else 3
+    name = PAIRS[width][code.bits.take(int(mode[1:]), width)]
+    if name is None:
+        raise BadOperand(f"{code.row.name} has no such pair of operand {slot.kind}")
+    return (name,)
 
 
 def _half(code: Code, slot: Slot, operand: Operand, low: int) -> Operand:
@@ -315,7 +318,8 @@ def _jump(code: Code, slot: Slot) -> Operand:
     shown = () if slot.mode == "l" else ("optional",) if slot.mode == "c" else ("plain",)
     if not slot.mode:
         shown = ("relative",)
-    return Operand("jump", value=value if absolute else code.next + value, base=base, modifiers=shown)
+    value = value if absolute else code.next + value
+    return Operand("jump", value=value, base=base, modifiers=shown)
 
 
 def _divergence(code: Code, slot: Slot) -> Operand:

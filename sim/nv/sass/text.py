@@ -13,6 +13,9 @@ from sim.nv.sass.formats import special_registers
 from sim.nv.sass.instruction import TRUE_PREDICATE, ZERO_REGISTER, Instruction, Operand
 from sim.nv.sass.operands import INSTRUCTION_SIZE, zero_uniform
 
+# Number -> name, of every chip.
+SPECIAL_REGISTERS = {**special_registers(90), **special_registers(120)}
+
 _SCIENTIFIC_FROM = 1e9  # larger numbers are printed with an exponent
 
 
@@ -35,7 +38,7 @@ class _Writer:
 
     def operand(self, operand: Operand) -> str:
         """An operand with its signs."""
-        text = getattr(self, operand.kind)(operand)
+        text: str = getattr(self, operand.kind)(operand)
         if operand.abs:
             text = f"|{text}|"
         if operand.reuse:
@@ -116,7 +119,6 @@ class _Writer:
         if operand.value or not parts:
             parts.append(_hex(operand.value))
         return "+".join(parts)
-
 
     def _is_shown(self, operand: Operand, base: Operand) -> bool:
         """A zero base is left out unless nothing else is there."""
