@@ -29,9 +29,9 @@ class ArgumentRing:
                     facts={"kernel": kernel, "value": size, "limit": self.blocks.limit},
                 )
             address = self.blocks.take(size, alignment)
-        if self._memory.region is None:
-            raise BufferUseError("the argument ring has no host view")
-        self._memory.region.write(address - self._memory.address, data)
+            if self._memory.region is None:
+                raise BufferUseError("the argument ring has no host view")
+            self._memory.region.write(address - self._memory.address, data)
         return address
 
     def commit(self, queue: Any, value: int) -> None:
