@@ -176,16 +176,16 @@ def test_a_change_of_units_lets_nothing_overtake_a_wait(client):
 def endless(c):
     """Start a kernel that never ends on a new compute queue."""
     code = c.memory(4096, 0xF0000001)
-    for at, word in enumerate(ENDLESS):
+    for at, word in enumerate(ENDLESS + [0xBF9F0000] * 64):  # s_code_end
         code.region.write32(4 * at, word)
     queue = c.queue()
     queue.submit(
         0xC0027600, 0x20C, code.address >> 8 & 0xFFFFFFFF, code.address >> 40,
-        0xC0027600, 0x212, 0, 0,
+        0xC0027600, 0x212, 0x600F0003, 0,
         0xC0037600, 0x207, 32, 1, 1,
         0xC0031500, 1, 1, 1, 0x8005,
     )  # fmt: skip
-    assert c.until(lambda: c.host.gpus[0].running)
+    assert c.until(lambda: c.host.gpus[0].running), c.host.faults
     return queue
 
 
