@@ -25,7 +25,7 @@ ULOP3 | u092/14 | | Q81? U16 | A.n B.n C.n #72+8 Q!87 | LUT PAND@80
 USHF | u099/124 | | U16 | A.n B.n C.n | direction@76 W@75 shift@73 HI@80
 UISETP | u08c/14 | 72=0 *68+4 80=0 | Q81 Q84 | A.n B.ns Q!87 | icmp@76 unsigned@73 bool@74
 UISETP | u08c/14 | 72=1 80=0 | Q81 Q84 | A.n B.ns Q!87 Q!68 | icmp@76 unsigned@73 bool@74 EX
-UISETP | u08c/14 | >=100 72=0 *68+4 80=1 | Q81 Q84 | A.n:2 B.ns:2 Q!87 | icmp@76 int64@80+73 bool@74
+UISETP | u08c/14 | >=120 72=0 *68+4 80=1 | Q81 Q84 | A.n:2 B.ns:2 Q!87 | icmp@76 int64@80+73 bool@74
 USEL | u087/14 | | U16 | A.n B.n Q!87 |
 UPRMT | u096/124 | 72+3=0 | U16 | A.n B.n C.n |
 UMOV | 882 | <120 | U16 | #32+32 |

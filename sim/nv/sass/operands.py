@@ -75,6 +75,8 @@ def _count(code: Code, slot: Slot) -> int:
         wide = code.bits.take(low, 2) == 3
         if not wide and code.bits.take(159 - low, 2) != 3:
             raise BadOperand(f"{code.row.name} of 64 bits without a 64-bit operand")
+        if wide and code.row.name == "F2F" and code.bits.take(159 - low, 2) == 3:
+            raise BadOperand("F2F between 64 bits and 64 bits")
         return 2 if wide else 1
     if slot.count == "x":
         return matrix_counts(code)["DABC".index("D" if slot.kind == "R" else slot.kind)]
@@ -163,6 +165,7 @@ def _immediate(code: Code, slot: Slot) -> Operand:
 def _constant(code: Code, count: int) -> Operand:
     offset = code.bits.signed(40, 14) * 4
     if code.bits.take(91):
+        offset &= 0xFFFF
         return Operand("constur", 0, count, offset, ubase=uniform_register(code, 32))
     return Operand("const", 0, count, offset, bank=code.bits.take(54, 5))
 
