@@ -64,6 +64,7 @@ NAMES: Mapping[str, Names] = {
     "icmp": (*_COMPARE, "T"),
     "bool": ("AND", "OR", "XOR", None),
     "mufu": ("COS", "SIN", "EX2", "LG2", "RCP", "RSQ", "RCP64H", "RSQ64H", "SQRT", "TANH"),
+    "mufuhalf": ("COS", "SIN", "EX2", "LG2", "RCP", "RSQ", None, None, "SQRT", "TANH"),
     "oldmufufmt": ("", None, "F16", None),
     "mufufmt": ("", "F16", "BF16", None),
     "float": (None, "F16", "F32", "F64", "BF16"),

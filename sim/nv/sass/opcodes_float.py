@@ -21,8 +21,8 @@ FSETP | 00b/1456 | | P81 P84 | A.f B.f P!87 | cmp@76 FTZ@80 bool@74
 MUFU | 108/1456 | 74+4=6 78+2=0 72+2=0 | R16 | B.e | RCP64H
 MUFU | 108/1456 | 74+4=7 78+2=0 72+2=0 | R16 | B.e | RSQ64H
 MUFU | 108/1456 | 78+2=0 72+2=0 | R16 | B.f | mufu@74
-MUFU | 108/1 | <90 78+2=0 | R16 | B.y | mufu@74 oldmufufmt@72
-MUFU | 108/1 | >=90 78+2=0 | R16 | B.y | mufu@74 mufufmt@72
+MUFU | 108/1 | <90 78+2=0 | R16 | B.y | mufuhalf@74 oldmufufmt@72
+MUFU | 108/1 | >=90 78+2=0 | R16 | B.y | mufuhalf@74 mufufmt@72
 FCHK | 102/1456 | | P81 | A.f B.f |
 DADD | 029/1237 | | R16:2 | A.d C.d | rnd@78
 DMUL | 028/1456 | | R16:2 | A.d B.d | rnd@78
@@ -32,8 +32,8 @@ DSETP | 02a/237 | | P81 P84 | A.d C.d P!87 | dcmp@76 bool@74
 FADD2 | 04b/1 | >=100 | R16:2 | A.t81 Z.u84 | FTZ@80 rnd@78
 FMUL2 | 04a/1 | >=100 | R16:2 | A.t81 B.v87 | flush@76+80 rnd@78
 FFMA2 | 049/1 | >=100 | R16:2 | A.t81 B.v87 C.u84 | flush@76+80 rnd@78
-HADD2 | 030/1 | <90 | R16 | A.h Z.h | F32@78 FTZ@80 SAT@77
-HADD2 | 030/1 | 78=1 | R16 | A.h Z.h | F32 FTZ@80 SAT@77
+HADD2 | 030/1 | <90 78=0 | R16 | A.h Z.h | FTZ@80 SAT@77
+HADD2 | 030/1 | 78=1 73=0 62=0 | R16 | A.h Z.h | F32 FTZ@80 SAT@77
 HADD2 | 030/1 | >=90 | R16 | A.h Z.h | BF16_V2@85 FTZ@80 SAT@77
 HADD2 | 030/23 | <90 78=0 | R16 | A.h C.h | FTZ@80 SAT@77
 HADD2 | 030/237 | >=90 | R16 | A.h C.h | BF16_V2@85 FTZ@80 SAT@77
@@ -55,12 +55,14 @@ HSETP2 | 034/1 | <90 65=0 | P81 P84 | A.h Z.h P!87 | cmp@76 H_AND@71 FTZ@80 bool
 HSETP2 | 034/1 | >=90 | P81 P84 | A.h Z.h P!87 | BF16_V2@65 cmp@76 H_AND@71 FTZ@80 bool@69
 HSETP2 | 034/23 | <90 65=0 | P81 P84 | A.h C.h P!87 | cmp@76 H_AND@71 FTZ@80 bool@69
 HSETP2 | 034/23 | >=90 | P81 P84 | A.h C.h P!87 | BF16_V2@65 cmp@76 H_AND@71 FTZ@80 bool@69
-F2F | 104/1456,110/1456 | <90 | R16:q | B.f:q | FTZ@80 oldfloat@75,3 oldfloat@84,3 rnd@78
+F2F | 110/1456 | <90 | R16:q | B.f:q | FTZ@80 oldfloat@75,3 oldfloat@84,3 rnd@78
+F2F | 104/1456 | <90 | R16:q | B.f:q | FTZ@80 float@75,3 float@84,3 rnd@78
 F2F | 104/1456,110/1456 | >=90 | R16:q | B.f:q | FTZ@80 float@75,3 float@84,3 rnd@78
 FRND | 107/1456 | <90 | R16 | B.f | FTZ@80 oldfrnd@77+76+75+86+85+84,1 toward@78
 FRND | 107/1456 | >=90 | R16 | B.f | FTZ@80 frnd@77+76+75+86+85+84,1 toward@78
 FRND | 113/1456 | | R16:2 | B.d | FTZ@80 frnd64@77+76+75+86+85+84,1 toward@78
-F2I | 105/1456,111/1456 | <90 | R16:q | B.f:q | FTZ@80 int@72+76+75,1 oldfloat32@84,3 toward@78 NTZ@77
+F2I | 105/1456,111/1456 | <90 | R16:q | B.f:q | \
+    FTZ@80 int@72+76+75,1 oldfloat32@84,3 toward@78 NTZ@77
 F2I | 105/1456,111/1456 | >=90 | R16:q | B.f:q | FTZ@80 int@72+76+75,1 float32@84,3 toward@78 NTZ@77
 I2F | 106/1456,112/1456 | <90 | R16:q | B.b:q | oldfloat32@75,3 int@74+85+84,1 rnd@78
 I2F | 106/1456,112/1456 | >=90 | R16:q | B.b:q | float32@75,3 int@74+85+84,1 rnd@78
@@ -68,8 +70,10 @@ I2FP | 045/1456 | >=86 | R16 | B.n | i2fp@75 int32@74+85+84,1 rz@78
 I2I | 038/1456 | | R16 | B.n | narrow@77+76,1 S32 SAT
 F2FP | 03e/1456 | <89 78=0 81=0 | R16 | A.n B.n | SATFINITE@77 RELU@75 BF16@76 PACK_AB rz@79
 F2FP | 03e/1456 | >=89 78=0 81=0 72+3=0 86+5=0 | R16 | A.n B.n | RELU@75 half@76 F32 PACK_AB rz@79
-F2FP | 03e/1 | >=89 76=0 73+2=3 77+2=0 79+3=0 86+2=0 89+2=1 | R16 | B.q88 | RELU@75 F16 E4M3 UNPACK_B
-F2FP | 03e/1 | >=89 76=0 73+2=2 77+2=0 79+3=0 86+2=0 89+2=1 | R16 | B.q88 | RELU@75 F16 E5M2 UNPACK_B
+F2FP | 03e/1 | >=89 76=0 73+2=3 77+2=0 79+3=0 86+2=0 89+2=1 | R16 | B.q88 | \
+    RELU@75 F16 E4M3 UNPACK_B
+F2FP | 03e/1 | >=89 76=0 73+2=2 77+2=0 79+3=0 86+2=0 89+2=1 | R16 | B.q88 | \
+    RELU@75 F16 E5M2 UNPACK_B
 F2FP | 03e/1 | >=89 73+2=1 78=0 79+3=0 86+5=12 | R16 | B.n C.n | \
     SATFINITE@77 RELU@75 fp8@76 F16 UNPACK_B_MERGE_C
 F2FP | 03e/1 | >=89 73+2=0 78=1 79+3=0 86+5=12 | R16 | A.n B.n C.n | \
