@@ -73,7 +73,7 @@ class Batch:
                 hint='compile it with "uniform-work-group-size", so that it does not',
             )
         layout = program.arguments
-        size = align(max(layout.size, 16), 64)
+        size = align(max(layout.size, 16), getattr(program, "alignment", 64))
         if self._used + size > ARGUMENT_BYTES:
             length = max(size, ARGUMENT_BYTES)
             self._blocks.append(self.device.allocate(length, host=True, uncached=True))
@@ -115,11 +115,26 @@ class Batch:
         for queue in self._queues:
             self.device.bind(queue)
             self._regions[queue.name] = _region(queue.bound)
+            self._fill(queue)
         found = [patch for queue in self._queues for patch in queue.patches]
         self.patches = (*found, *self._argument_patches)
         for patch in self.patches:
             self.slots[patch.formula.slot.name] = patch.formula.slot
             self._by_formula.setdefault(patch.formula, []).append(patch)
+
+    def _fill(self, queue: Builder) -> None:
+        """What launches need in their argument blocks; values may be slots."""
+        for address, value in queue.argument_words:
+            for index, block in enumerate(self._blocks):
+                offset = address - block.address
+                if not 0 <= offset < block.size:
+                    continue
+                if isinstance(value, int):
+                    _region(block).write32(offset, value)
+                else:
+                    name, word = f"arguments{index}", offset // WORD_BYTES
+                    patch = Patch(name, word, formula(value), Half.LOW, bits=32)
+                    self._argument_patches.append(patch)
 
     def submit(self, slots: Mapping[str, int] | None = None) -> int:
         """Run once more with these slot values; the timeline value that ends it.

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+from hcq.errors import BufferUseError
+from hcq.memory import Buffer
 from hcq.queue import COPY
 from hcq.staging import Staging
 from hcq.work import Work
-from hcq.errors import BufferUseError
-from hcq.memory import Buffer
 
 DIRECT_COPY_BYTES = 64 << 10
 CHUNK = 1 << 20

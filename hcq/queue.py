@@ -223,6 +223,8 @@ class Builder:
         self.blocks: list[int] = []  # argument blocks its launches read
         self.laps: list[int] = []  # how often the ring had gone round when they were submitted
         self.cells: list[int] = []  # addresses its signals write
+        # Words of argument blocks that launches need and that came without: (address, value).
+        self.argument_words: list[tuple[int, Number]] = []
         self.bound: Any = None
         self._thread = threading.get_ident()
 

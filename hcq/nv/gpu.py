@@ -221,9 +221,7 @@ class Gpu:
     def _open_doorbell(self, undo: ExitStack) -> None:
         params = nv_rm.USERMODE if self.arch.usermode_in_bar1 else None
         fields = {"bBar1Mapping": 1} if self.arch.usermode_in_bar1 else {}
-        self.usermode = self._alloc(
-            undo, self.subdevice, self.classes.usermode, params, **fields
-        )
+        self.usermode = self._alloc(undo, self.subdevice, self.classes.usermode, params, **fields)
         self.doorbell: Region = self.driver.map_object(
             self.subdevice, self.usermode, host.USERMODE_BYTES, self.node
         )

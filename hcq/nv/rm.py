@@ -86,9 +86,7 @@ class ResourceManager:
             raise self._refused(what, status, facts)
         return args
 
-    def _refused(
-        self, what: str, status: int, facts: dict[str, object]
-    ) -> RmError | OutOfMemory:
+    def _refused(self, what: str, status: int, facts: dict[str, object]) -> RmError | OutOfMemory:
         name = nv_escape.status_name(status)
         facts = {"status": name, **facts}
         if status == nv_escape.NO_MEMORY:
@@ -176,9 +174,7 @@ class ResourceManager:
     def free(self, handle: int) -> None:
         """Free an object and what is under it."""
         parent, _ = self.objects.get(handle, (self.client, ""))
-        self.call(
-            nv_escape.RM_FREE, hRoot=self.client, hObjectParent=parent, hObjectOld=handle
-        )
+        self.call(nv_escape.RM_FREE, hRoot=self.client, hObjectParent=parent, hObjectOld=handle)
         self.objects.pop(handle, None)
 
     def close(self) -> None:

@@ -87,9 +87,7 @@ class UnifiedMemory:
         """A span that memory objects are mapped into."""
         self._call(nv_uvm.CREATE_EXTERNAL_RANGE, base=address, length=size)
 
-    def map(
-        self, address: int, size: int, uuid: bytes, ctl: int, handles: tuple[int, int]
-    ) -> None:
+    def map(self, address: int, size: int, uuid: bytes, ctl: int, handles: tuple[int, int]) -> None:
         """Map a memory object over a range on a GPU; handles are client and memory."""
         client, memory = handles
         args = nv_uvm.MAP_EXTERNAL_ALLOCATION.args(

@@ -1,0 +1,184 @@
+"""One NVIDIA GPU: opens it, wires its parts together, closes it."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from hcq import capture
+from hcq import host as hosts
+from hcq.arguments_ring import ArgumentRing
+from hcq.code_memory import CodeMemory
+from hcq.copies import Copies
+from hcq.errors import DeviceNotFound
+from hcq.host import Host
+from hcq.memory import Buffer
+from hcq.nv.cubin import Cubin
+from hcq.nv.defs.qmd import ALIGNMENT
+from hcq.nv.driver import Driver, driver
+from hcq.nv.gpu import Gpu
+from hcq.nv.local import LocalMemory
+from hcq.nv.memory import Kind, Memory
+from hcq.nv.program import Program
+from hcq.nv.queue import ComputeQueue
+from hcq.nv.work import AnyQueue, NvWork
+from hcq.queue import COMPUTE
+from hcq.raw_device import RawDevice
+
+ARGUMENT_RING_BYTES = 16 << 20
+
+
+class Device(RawDevice):
+    """An open GPU. Use `hcq.nv.open()`; close it, or leave that to the end of the process.
+
+    `name` is "NV:0", `target` "sm_90". `submit()` orders all work of the device on
+    its timeline; `channels[kind].submit()` is the way past it.
+    """
+
+    work: NvWork
+    memory: Memory
+
+    def __init__(self, index: int, *, timeline_start: int = 0) -> None:
+        super().__init__()
+        host = capture.wrap(hosts.current())
+        self.index = index
+        self.name = f"NV:{index}"
+        self._filled: dict[int, tuple[Any, Any]] = {}  # argument blocks that hold launch sizes
+        self._driver: Driver = driver(host)
+        with ExitStack() as undo, self._driver.lock:
+            self._driver.members.append(self)
+            undo.callback(self._driver.leave, self)
+            self._open(undo, host, timeline_start)
+            self._closing = undo.pop_all()
+        self.renderers = (f"PTX:{self.target}",)
+        capture.device(host, self.name, self.target)
+
+    def _open(self, undo: ExitStack, host: Host, timeline_start: int) -> None:
+        self.gpu = Gpu(self._driver, _find(self._driver, self.index), self.name)
+        self.gpu.open(undo)
+        self.arch = self.gpu.arch
+        self.target = self.arch.name
+        undo.callback(self._give_stamps)
+        work = self.work = NvWork(self.name, self.gpu, host)
+        work.open(undo, timeline_start)
+        self.memory = Memory(self.gpu, self, lambda: work.timeline.reached, work.drain)
+        undo.callback(self.memory.close)
+        self.copies = Copies(work, self._plain, self.free)
+        ring = self.allocate(ARGUMENT_RING_BYTES, cpu_access=True, name="argument ring")
+        self.ring = ArgumentRing(work, ring)
+        self._code = CodeMemory(self._allocate_code, lambda: work.timeline.reached)
+        self.local = LocalMemory(
+            self.gpu.shape,
+            lambda size: self.allocate(size, cpu_access=False, name="private memory"),
+            self.free,
+            self._use_local,
+        )
+        work.describe = self.memory.describe
+        work.before_publish = self._before_publish
+
+    def _lock(self) -> Any:
+        return self._driver.lock
+
+    def _nanoseconds(self, ticks: int) -> float:
+        return float(ticks)
+
+    @property
+    def notes(self) -> list[str]:
+        """Optional requests that the kernel refused."""
+        return self._driver.rm.notes
+
+    # Memory.
+
+    def _kind(self, host: bool, cpu_access: bool | None, uncached: bool) -> tuple[Kind, bool]:
+        if host:
+            return (Kind.UNCACHED_HOST if uncached else Kind.HOST), True
+        # Views of video memory take room in BAR1: only who asks gets one.
+        return Kind.VRAM, bool(cpu_access)
+
+    def _allocate_code(self, size: int) -> Buffer:
+        return self.memory.allocate(size, Kind.VRAM, view=False, name="code")
+
+    def adopt(self, address: int, size: int, name: str = "") -> Buffer:
+        """Whole pages of this process that the GPU may use at the same address."""
+        with self.work.lock:
+            self.work.usable()
+            return self.memory.adopt(address, size, name)
+
+    # Programs.
+
+    def load(self, image: bytes, entry: str) -> Program:
+        """Upload a cubin; CodeObjectError before anything is, OutOfMemory for its needs."""
+        self.work.usable()
+        cubin = Cubin(image, entry, self.arch)
+        with self.work.lock:
+            address, chunk = self._code.take(cubin.size)
+        try:
+            windows = self._driver.windows
+            program = Program(cubin, self.arch, address, windows, self._filled, self._unload)
+            with self.work.lock:
+                self.local.need(entry, program.local_size)
+            # Not under the lock: it may wait for the GPU and for other threads' copies.
+            self.copies.copy_in(chunk, address - chunk.address, program.image)
+        except BaseException:  # Ctrl-C too must not cost code memory
+            with self.work.lock:
+                self._code.give(address, self.work.timeline.submitted)
+            raise
+        queue = ComputeQueue(self.arch).acquire_code()
+        with self.work.lock:
+            self.work.run_first(COMPUTE, queue.words)
+        return program
+
+    def _unload(self, program: Program) -> None:
+        if program.address and not self.work.is_closed:
+            with self.work.lock:
+                self._code.give(program.address, self.work.timeline.submitted)
+        program.address = 0
+
+    def _use_local(self, address: int, bytes_per_tpc: int) -> None:
+        queue = ComputeQueue(self.arch).local_memory(address, bytes_per_tpc)
+        self.work.run_first(COMPUTE, queue.words)
+
+    def arguments(
+        self,
+        program: Program,
+        values: Sequence[int | float],
+        grid: Sequence[int] | None = None,
+        block: Sequence[int] | None = None,
+    ) -> int:
+        """The GPU address of an argument block in the ring, good for launches of one submit.
+
+        It is the kernel's constant bank 0; without `grid` and `block` the launch fills
+        in its sizes.
+        """
+        address = self.ring.place(program.bank(values, grid, block), ALIGNMENT, program.name)
+        if grid is None or block is None:
+            self._filled.pop(address, None)
+        else:
+            self._filled[address] = tuple(grid), tuple(block)
+        return address
+
+    # Queues.
+
+    def _prepare(self, queue: AnyQueue) -> None:
+        queue.seal()
+
+    def _placed(self, queue: AnyQueue, address: int) -> None:
+        queue.point(address)
+
+    def _before_publish(self, queue: AnyQueue, value: int) -> None:
+        self.ring.commit(queue, value)
+        for address, word in queue.argument_words:
+            found = self.memory.at(address)
+            if isinstance(word, int) and found is not None and found[0].region is not None:
+                found[0].region.write32(found[1], word)
+
+
+def _find(found: Driver, index: int) -> Any:
+    cards = found.cards()
+    if not 0 <= index < len(cards):
+        raise DeviceNotFound(
+            f"no NV:{index}: {len(cards)} NVIDIA GPU(s) here",
+            device=f"NV:{index}",
+            facts={"count": len(cards), "known": ", ".join(c.bus for c in cards) or "none"},
+            hint="indices start at 0; a container may hide GPUs",
+        )
+    return cards[index]

@@ -1,0 +1,109 @@
+"""The work of one NVIDIA device: its channels, its queues, what its failures mean."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from hcq import capture
+from hcq.errors import QueueError
+from hcq.host import PAGE, Host, Region
+from hcq.nv import faults
+from hcq.nv.channel import Channel, ChannelGroup
+from hcq.nv.gpu import Gpu
+from hcq.nv.memory import Allocation, Kind, allocate, free
+from hcq.nv.queue import ComputeQueue, CopyQueue
+from hcq.queue import COMPUTE, COPY
+from hcq.timeline import Signal, SignalPool, Timeline
+from hcq.waits import Waits
+from hcq.work import Work
+
+AnyQueue = ComputeQueue | CopyQueue
+
+
+class NoEvents:
+    """Waits only poll: a failed channel shows in its notifier, which is memory."""
+
+    can_sleep = False
+
+    def sleep(self, seconds: float) -> Sequence[Any]:
+        """Nothing to sleep in."""
+        return []
+
+
+class NvWork(Work):
+    """Channels, timeline and waits of a device."""
+
+    def __init__(self, name: str, gpu: Gpu, host: Host) -> None:
+        super().__init__(name, "", host)
+        self.gpu = gpu
+        self._pages: list[Allocation] = []
+
+    def open(self, undo: ExitStack, timeline_start: int) -> None:
+        """Signal cells and channels; what is to be undone goes on the stack."""
+        self.arch = self.gpu.arch
+        self.target = self.arch.name
+        undo.callback(self._give_pages)
+        self.signals = SignalPool(self._page)
+        self.timeline = Timeline(self._signal(undo), self._signal(undo), timeline_start)
+        self.waits = Waits(self.host, NoEvents(), self.check, self.progress, self.incident)
+        progress = {kind: self._signal(undo) for kind in (COMPUTE, COPY)}
+        channels = ChannelGroup(self.gpu).open(undo, progress)
+        for channel in channels.values():
+            channel.wait_for_space = self.await_space
+            if capture.is_recording(self.host):
+                channel.on_publish = self.published
+        self.channels = dict(channels)
+        numbers, windows = self.gpu.classes, self.gpu.driver.windows
+        setup = ComputeQueue(self.arch).setup(numbers.compute, windows.shared, windows.local)
+        channels[COMPUTE].prelude = list(setup.words)
+        channels[COPY].prelude = list(CopyQueue(self.arch).setup(numbers.copy).words)
+
+    def _page(self) -> tuple[int, Region]:
+        page = allocate(self.gpu, PAGE, Kind.UNCACHED_HOST)
+        self._pages.append(page)
+        if page.region is None:
+            raise QueueError("a signal page needs a host view")
+        page.region.write(0, bytes(PAGE))
+        return page.address, page.region
+
+    def _give_pages(self) -> None:
+        while self._pages:
+            free(self.gpu, self._pages.pop())
+
+    def _signal(self, undo: ExitStack) -> Signal:
+        signal = self.signals.take()
+        undo.callback(self.signals.give, signal)
+        return signal
+
+    def check_process(self) -> None:
+        """DeviceBanned in a forked child."""
+        self.gpu.driver.check_process()
+
+    def queue(self, kind: str, name: str = "") -> Any:
+        """A new queue to build."""
+        if kind == COMPUTE:
+            return ComputeQueue(self.arch, name)
+        if kind == COPY:
+            return CopyQueue(self.arch, name)
+        raise QueueError(f"no queue kind {kind!r}", facts={"kinds": "compute, copy"})
+
+    def run_first(self, kind: str, words: Sequence[int]) -> None:
+        """Words that the next submission of a kind begins with."""
+        self.channels[kind].prelude = [*self.channels[kind].prelude, *words]
+
+    def check(self) -> None:
+        """DeviceLost when the device has failed; the first failure itself where it is new."""
+        super().check()
+        notices = [faults.notice_of(channel) for channel in self.channels.values()]
+        found = [notice for notice in notices if notice is not None]
+        if found:
+            self._fail_with(found)
+
+    def _fail_with(self, notices: list[faults.Notice]) -> None:
+        first = min(notices, key=lambda n: (n.number == faults.FOLLOW_ON, n.time))
+        channel: Channel = next(c for c in self.channels.values() if c.name == first.channel)
+        details = faults.ask(self.gpu, channel, self.channels[COMPUTE])
+        raise self.fail(faults.failure(first, details, self.scene(), self.describe))
+
+    def incident(self, incidents: Sequence[Any]) -> None:
+        """None come: waits only poll."""
