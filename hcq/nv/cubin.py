@@ -8,10 +8,19 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 from hcq.arguments import Argument
 from hcq.bits import align
-from hcq.elf import ET_EXEC, SHF_EXECINSTR, ObjectFile, Relocation, Section, bad
+from hcq.elf import (
+    ET_EXEC,
+    SHF_EXECINSTR,
+    SHT_NOBITS,
+    ObjectFile,
+    Relocation,
+    Section,
+    bad,
+)
 from hcq.errors import CodeObjectError
 from hcq.nv.arch import KIB, SYSTEM_SHARED, Arch
 
@@ -33,6 +42,9 @@ FORMAT_PAYLOAD = 4
 
 R_CUDA_64, R_CUDA_ABS32_LO, R_CUDA_ABS32_HI = 2, 0x38, 0x39
 _IMMEDIATE_AT = 4  # of an instruction
+# Bank 0 is laid down per launch; Blackwell's .nv.merc sections are for tools.
+_UPLOADED = (".text.", ".nv.global", ".nv.constant")
+_LEFT_OUT = ".nv.constant0"
 
 
 @dataclass(frozen=True)
@@ -104,14 +116,22 @@ class Cubin:
         )
 
     def _check_flat(self) -> None:
-        for section in self.file.loaded():
+        spans = []
+        for section in self._uploaded():
             if section.address:
                 raise bad(f"section {section.name} sh_addr", section.address, "is not 0")
+            if section.kind != SHT_NOBITS:
+                spans.append((section.offset, section.offset + section.size, section.name))
+        for (_, end, below), (start, _, above) in pairwise(sorted(spans)):
+            if start < end:
+                raise bad(f"section {above} sh_offset", start, f"overlaps section {below}")
 
     def _uploaded(self) -> list[Section]:
         """Code, data and constant banks 1 to 7: what takes up memory of its own."""
-        skipped = (".nv.constant0", ".nv.shared")
-        return [s for s in self.file.loaded() if not s.name.startswith(skipped)]
+        found = (s for s in self.file.sections if s.is_loaded)
+        return [
+            s for s in found if s.name.startswith(_UPLOADED) and not s.name.startswith(_LEFT_OUT)
+        ]
 
     @cached_property
     def banks(self) -> dict[int, Section]:
