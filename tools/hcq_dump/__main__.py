@@ -5,16 +5,28 @@ something was torn or unknown; 130 interrupted.
 """
 
 import argparse
+import importlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from hcq.errors import ConfigError, HcqError
 
-KINDS = ("pm4", "sdma")
-ARCHES = ("gfx1100",)
+if TYPE_CHECKING:
+    from tools.hcq_dump.record import Packet
+    from tools.hcq_dump.source import Stream
+
+KINDS = ("pm4", "sdma", "pushbuffer", "qmd", "gpfifo")
+AMD_ARCHES = ("gfx1100",)
+NV_ARCHES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+# The chips each kind of words is for; the first is meant when none is named.
+ARCHES = {
+    **dict.fromkeys(("pm4", "sdma"), AMD_ARCHES),
+    **dict.fromkeys(("pushbuffer", "qmd", "gpfifo"), ("sm_90", *NV_ARCHES)),
+}
 
 
 @dataclass
@@ -43,7 +55,8 @@ def parser() -> argparse.ArgumentParser:
     cat = verbs.add_parser("cat", help="print every packet, one a line")
     cat.add_argument("file", metavar="FILE", help="words, or a recording; - is standard input")
     cat.add_argument("--as", dest="kind", choices=KINDS, help="what raw words are")
-    cat.add_argument("--arch", choices=ARCHES, default="gfx1100", help="chip of raw words")
+    chips = (*AMD_ARCHES, *NV_ARCHES)
+    cat.add_argument("--arch", choices=chips, help="chip of raw words (gfx1100, sm_90)")
     cat.add_argument("-x", dest="raw", action="store_true", help="add the words in hex")
     cat.add_argument("--fields", action="store_true", help="add a line per register bit field")
     cat.add_argument("--jsonl", action="store_true", help="JSON lines instead of text")
@@ -51,15 +64,28 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def decoder(kind: str) -> Callable[[list[int]], Iterator["object"]]:
-    """The decoder of a kind of words."""
-    if kind == "sdma":
-        from tools.hcq_dump import sdma
+class Decoders:
+    """The decoders of all kinds, and what was seen of each channel's classes so far."""
 
-        return sdma.decode
-    from tools.hcq_dump import pm4
+    def __init__(self) -> None:
+        self._channels: dict[tuple[str, str], object] = {}
 
-    return pm4.decode
+    def decode(self, stream: "Stream") -> Iterator["Packet"]:
+        """The packets of a stream."""
+        if stream.kind == "pushbuffer":
+            from tools.hcq_dump import pushbuffer
+
+            key = stream.place.device, stream.place.queue
+            channel = self._channels.get(key)
+            if channel is None:
+                channel = self._channels[key] = pushbuffer.Channel(stream.arch)
+            return pushbuffer.decode(stream.words, channel)
+        if stream.kind == "qmd":
+            from tools.hcq_dump import qmd
+
+            return qmd.decode(stream.words, stream.arch)
+        module = importlib.import_module(f"tools.hcq_dump.{stream.kind}")
+        return module.decode(stream.words)
 
 
 def streams(options: argparse.Namespace, tally: Tally) -> Iterator[object]:
@@ -75,22 +101,29 @@ def streams(options: argparse.Namespace, tally: Tally) -> Iterator[object]:
             f"{options.file} holds raw words: what are they?",
             hint=f"add --as {' or --as '.join(KINDS)}",
         )
+    chips = ARCHES[options.kind]
+    arch = options.arch or chips[0]
+    if arch not in chips:
+        raise ConfigError(
+            f"{options.kind} words are of no {arch}",
+            facts={"accepted": ", ".join(dict.fromkeys(chips))},
+        )
     words = source.words_of(data, options.file)
-    yield source.Stream(options.kind, source.Place(queue=options.kind), words)
+    yield source.Stream(options.kind, source.Place(queue=options.kind), words, arch)
 
 
 def cat(options: argparse.Namespace) -> int:
     """Print every packet of the input; the exit code."""
     from tools.hcq_dump.record import as_json, child_lines, line
 
-    tally = Tally()
+    tally, decoders = Tally(), Decoders()
     for stream in streams(options, tally):
         if isinstance(stream, str):
             kind = stream.partition(" ")[0]
             print(json.dumps({"record": kind, "text": stream}) if options.jsonl else stream)
             continue
         tally.words += len(stream.words)
-        for packet in decoder(stream.kind)(stream.words):
+        for packet in decoders.decode(stream):
             tally.packets += 1
             tally.used += len(packet.raw)
             tally.unknown += packet.unknown

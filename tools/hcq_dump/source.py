@@ -17,9 +17,10 @@ _LISTED = re.compile(r"^\s*[\[{(]")
 class Stream:
     """Words in the order a queue ran them, with where they come from."""
 
-    kind: str  # pm4 or sdma
+    kind: str  # pm4, sdma, pushbuffer, qmd or gpfifo
     place: Place
     words: list[int]
+    arch: str = ""
 
 
 def read_bytes(name: str) -> bytes:

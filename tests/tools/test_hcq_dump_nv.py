@@ -1,0 +1,390 @@
+"""hcq-dump cat of NVIDIA words: pushbuffers, launch records, ring entries.
+
+Words are worked out from the class headers: clc56f.h, clc86f.h (host), clcbc0.h
+(compute), clc8b5.h (copy), clc7c0qmd.h, clcbc0qmd.h, clcdc0qmd.h (launch records).
+"""
+
+import io
+import json
+import sys
+
+import pytest
+
+from tools.hcq_dump.__main__ import main
+
+
+@pytest.fixture
+def dump(capsys, monkeypatch):
+    def run(data, kind, *options):
+        raw = data if isinstance(data, bytes) else data.encode()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
+        code = main(["cat", "--as", kind, *options, "-"])
+        out = capsys.readouterr()
+        return code, out.out.splitlines(), out.err
+
+    return run
+
+
+@pytest.fixture
+def packets(dump):
+    """(exit code, lines without the columns in front of the engine)."""
+
+    def run(words, kind="pushbuffer", *options):
+        code, lines, _ = dump(words, kind, *options)
+        return code, [line.split("] ", 1)[1] for line in lines]
+
+    return run
+
+
+# Pushbuffers: host methods
+
+
+def test_a_line_has_the_columns_of_every_packet(dump):
+    code, lines, err = dump("2001001E 0", "pushbuffer", "--arch", "sm_89")
+    assert code == 0
+    assert lines == ["raw/pushbuffer s0   b0 +0x0000 [ 2] C56F WFI WFI=0"]
+    assert err == "1 packets, 2 of 2 words used, 0 unknown\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (
+            "20050017 1000 2 7 0 3100001",
+            "C86F SEM_ADDR_LO SEM_ADDR=0x200001000 SEM_PAYLOAD=0x7 OPERATION=RELEASE "
+            "RELEASE_WFI=1 PAYLOAD_SIZE=1 RELEASE_TIMESTAMP=1",
+        ),
+        (
+            "20050017 1000 2 29 0 1000003",
+            "C86F SEM_ADDR_LO SEM_ADDR=0x200001000 SEM_PAYLOAD=0x29 OPERATION=ACQ_CIRC_GEQ "
+            "PAYLOAD_SIZE=1",
+        ),
+        (
+            "20050017 1000 2 29 0 0",
+            "C86F SEM_ADDR_LO SEM_ADDR=0x200001000 SEM_PAYLOAD=0x29 OPERATION=ACQUIRE",
+        ),
+        ("2001001B 28000006", "C86F SEM_EXECUTE OPERATION=REDUCTION REDUCTION=IADD"),
+        ("2002000C 0 28000000", "C86F MEM_OP_C MEM_OP_C=0 OPERATION=MEMBAR"),
+        ("80010008", "C86F NON_STALL_INTERRUPT form=IMMD NON_STALL_INTERRUPT=1"),
+        ("20012000 CBC0", "C86F SET_OBJECT subchannel=1 NVCLASS=HOPPER_COMPUTE_A"),
+    ],
+)
+def test_host_methods(packets, words, text):
+    assert packets(words) == (0, [text])
+
+
+# Pushbuffers: forms of headers
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("20022060 4 1", "CBC0 LINE_LENGTH_IN LINE_LENGTH_IN=4 LINE_COUNT=1"),
+        ("6003206D A B C", "CBC0 LOAD_INLINE_DATA form=NON_INC LOAD_INLINE_DATA=0xa,0xb,0xc"),
+        ("A0032060 4 1 1", "CBC0 LINE_LENGTH_IN form=ONE_INC LINE_LENGTH_IN=4 LINE_COUNT=1 "
+                           "LINE_COUNT=1"),
+        ("80002044", "CBC0 WAIT_FOR_IDLE form=IMMD WAIT_FOR_IDLE=0"),
+        ("00082180 4 1", "CBC0 LINE_LENGTH_IN form=OLD_INC LINE_LENGTH_IN=4 LINE_COUNT=1"),
+        ("400C21B4 A B C", "CBC0 LOAD_INLINE_DATA form=OLD_NON_INC LOAD_INLINE_DATA=0xa,0xb,0xc"),
+    ],
+    ids=["INC", "NON_INC", "ONE_INC", "IMMD", "OLD_INC", "OLD_NON_INC"],
+)  # fmt: skip
+def test_forms_of_headers(packets, words, text):
+    code, found = packets("20012000 CBC0 " + words)
+    assert (code, found[1]) == (0, text)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("00010FF0", "PB   SET_SUB_DEV_MASK SUBDEVICE_MASK=0xff"),
+        ("00020010", "PB   STORE_SUB_DEV_MASK SUBDEVICE_MASK=0x1"),
+        ("00030000", "PB   USE_SUB_DEV_MASK SUBDEVICE_MASK=0x0"),
+        ("0 0 0", "PB   NOP"),
+    ],
+)
+def test_headers_without_methods(packets, words, text):
+    assert packets(words) == (0, [text])
+
+
+def test_nothing_is_fetched_behind_the_end_of_a_segment(packets):
+    assert packets("E0000000 2001001E 0") == (
+        0,
+        ["PB   END_PB_SEGMENT", "PB   UNFETCHED words=2"],
+    )
+
+
+@pytest.mark.refusal
+def test_a_word_that_is_no_header_does_not_hide_the_rest(packets):
+    code, found = packets("C0000001 2001001E 0")
+    assert code == 3
+    assert found == [
+        "PB   ?0xc0000001 sec_op=6 tert_op=0 | no method header",
+        "C86F WFI WFI=0",
+    ]
+
+
+# Pushbuffers: classes
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("200120AD 7F20FA4", "SEND_PCAS_A QMD_ADDRESS_SHIFTED8=0x7f20fa4"),
+        ("200120B0 9", "SEND_SIGNALING_PCAS2_B PCAS_ACTION=PREFETCH_SCHEDULE"),
+        ("200221E4 7F 12340000", "SET_SHADER_LOCAL_MEMORY_A SET_SHADER_LOCAL_MEMORY=0x7f12340000"),
+        (
+            "200320B9 0 80000 FF",
+            "SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_A "
+            "SET_SHADER_LOCAL_MEMORY_NON_THROTTLED=0x80000 MAX_SM_COUNT=0xff",
+        ),
+        ("2001206C 41", "LAUNCH_DMA DST_MEMORY_LAYOUT=1 SYSMEMBAR_DISABLE=1"),
+        (
+            "200125A6 1011",
+            "INVALIDATE_SHADER_CACHES_NO_WFI INSTRUCTION=1 GLOBAL_DATA=1 CONSTANT=1",
+        ),
+        ("200120C8 5", "LOAD_INLINE_QMD_DATA LOAD_INLINE_QMD_DATA=5"),
+        ("200120C9 5", "LOAD_INLINE_QMD_DATA_1 LOAD_INLINE_QMD_DATA_1=5"),
+    ],
+)
+def test_compute_methods(packets, words, text):
+    code, found = packets("20012000 CBC0 " + words)
+    assert (code, found[1]) == (0, "CBC0 " + text)
+
+
+def test_copy_methods(packets):
+    code, found = packets("20018000 C8B5 20048100 1 1000 2 2000 20018106 10000 200180C0 182")
+    assert code == 0
+    assert found[1:] == [
+        "C8B5 OFFSET_IN_UPPER OFFSET_IN=0x100001000 OFFSET_OUT=0x200002000",
+        "C8B5 LINE_LENGTH_IN LINE_LENGTH_IN=0x10000",
+        "C8B5 LAUNCH_DMA DATA_TRANSFER_TYPE=2 SRC_MEMORY_LAYOUT=1 DST_MEMORY_LAYOUT=1",
+    ]
+
+
+def test_a_subchannel_can_be_bound_anew(packets):
+    # Subchannel 1 takes the copy class: 0x0300 is then LAUNCH_DMA of the copy engine.
+    code, found = packets(
+        "20012000 C7C0 20012000 C7B5 200120C0 14", "pushbuffer", "--arch", "sm_86"
+    )
+    assert code == 0
+    assert found[2] == "C7B5 LAUNCH_DMA FLUSH_ENABLE=1 SEMAPHORE_TYPE=2"
+
+
+def test_a_class_bound_elsewhere_is_taken_from_the_chip_and_said(packets):
+    code, found = packets("200120AD 100 200120AD 200", "pushbuffer", "--arch", "sm_120")
+    assert code == 0
+    assert found == [
+        "CEC0 SEND_PCAS_A QMD_ADDRESS_SHIFTED8=0x100 "
+        "| subchannel 1 is bound elsewhere, taken as cec0",
+        "CEC0 SEND_PCAS_A QMD_ADDRESS_SHIFTED8=0x200",
+    ]
+
+
+@pytest.mark.refusal
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("200127FF 5", "CBC0 ?0x1ffc ?0x1ffc=0x5 | unknown method on subchannel 1"),
+        (
+            "2001A0AD 5",
+            "SUB5 ?0x02b4 words=0x5 | subchannel 5 is not bound; unknown method on subchannel 5",
+        ),
+        ("2001003C 5", "C86F ?0x00f0 ?0x00f0=0x5 | unknown method on subchannel 0"),
+        ("20016000 1234", "C86F SET_OBJECT subchannel=3 NVCLASS=?0x1234"),
+        ("20010000 FFE0CBC0", "C86F SET_OBJECT subchannel=0 NVCLASS=HOPPER_COMPUTE_A "
+            "reserved=?0xffe00000"),
+    ],
+    ids=["method", "subchannel", "host", "class", "reserved"],
+)  # fmt: skip
+def test_what_is_unknown_is_marked_and_counted(packets, words, text):
+    code, found = packets("20012000 CBC0 " + words + " 0")
+    assert code == 3
+    assert found[1:] == [text, "PB   NOP"]
+
+
+@pytest.mark.refusal
+def test_the_oldest_class_lacks_the_newer_report_semaphore(packets):
+    code, found = packets("20012000 C6C0 2001205A 0", "pushbuffer", "--arch", "sm_80")
+    assert code == 3
+    assert found[1].startswith("C6C0 ?0x0168")
+
+
+@pytest.mark.refusal
+def test_cut_methods_print_what_is_there(dump):
+    code, lines, err = dump("20050017 1000 2", "pushbuffer")
+    assert code == 3
+    assert lines == [
+        "raw/pushbuffer s0   b0 +0x0000 [ 3] C86F SEM_ADDR_LO SEM_ADDR=0x200001000 "
+        "| !torn needs 5, has 2"
+    ]
+    assert "1 torn" in err
+
+
+@pytest.mark.refusal
+def test_a_header_alone_is_torn(packets):
+    assert packets("20050017") == (3, ["C86F SEM_ADDR_LO | !torn needs 5, has 0"])
+
+
+@pytest.mark.parametrize("kind", ["pushbuffer", "qmd", "gpfifo"])
+def test_no_words_are_no_packets(dump, kind):
+    assert dump("", kind) == (0, [], "0 packets, 0 of 0 words used, 0 unknown\n")
+
+
+@pytest.mark.refusal
+def test_words_of_the_other_vendors_chip_are_refused(dump):
+    code, lines, err = dump("0", "pushbuffer", "--arch", "gfx1100")
+    assert (code, lines) == (2, [])
+    assert "pushbuffer words are of no gfx1100" in err
+    assert "accepted=sm_90, sm_80" in err
+
+
+def test_json_lines_name_engine_and_fields(dump):
+    _, lines, _ = dump("20012000 CBC0", "pushbuffer", "--jsonl")
+    packet = json.loads(lines[0])
+    assert (packet["engine"], packet["op"]) == ("C86F", "SET_OBJECT")
+    assert packet["fields"] == {"subchannel": "1", "NVCLASS": "HOPPER_COMPUTE_A"}
+
+
+# Ring entries
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        # 0x7f_20001000, 16 words
+        ("20001000 407F", "ENTRY pb=0x7f20001000 ndw=16"),
+        ("20001000 8000427F", "ENTRY pb=0x7f20001000 ndw=16 level=1 sync=1"),
+        ("20001001 407F", "ENTRY pb=0x7f20001000 ndw=16 fetch=1"),
+        ("0 0", "NOP"),
+        ("5 1", "ILLEGAL operand=0x5"),
+        ("5 2", "GP_CRC operand=0x5"),
+        ("5 3", "PB_CRC operand=0x5"),
+        ("1FFFF00 4", "SET_PB_SEGMENT_EXTENDED_BASE base=0x1ffff0000000000"),
+    ],
+)
+def test_ring_entries(packets, words, text):
+    assert packets(words, "gpfifo") == (0, ["GP   " + text])
+
+
+def test_an_extended_base_holds_for_the_entries_behind_it(packets):
+    _, found = packets("100 4 20001000 407F 0 4 20001000 407F", "gpfifo")
+    assert found[1] == "GP   ENTRY pb=0x17f20001000 ndw=16"
+    assert found[3] == "GP   ENTRY pb=0x7f20001000 ndw=16"
+
+
+@pytest.mark.refusal
+def test_an_unknown_ring_opcode_does_not_hide_the_rest(packets):
+    code, found = packets("7 FE 20001000 407F", "gpfifo")
+    assert code == 3
+    assert found == ["GP   ?0xfe operand=0x7", "GP   ENTRY pb=0x7f20001000 ndw=16"]
+
+
+@pytest.mark.refusal
+def test_half_an_entry_is_torn(packets):
+    code, found = packets("0 0 20001000", "gpfifo")
+    assert (code, found[1]) == (3, "GP   ENTRY words=0x20001000 | !torn needs 2, has 1")
+
+
+# Launch records
+
+
+def record(count, **words):
+    """Words of a record: w12=0x100 sets word 12."""
+    found = [0] * count
+    for name, word in words.items():
+        found[int(name[1:])] = word
+    return " ".join(f"{word:x}" for word in found)
+
+
+VERSION_3 = {
+    **{"w12": 4, "w13": 2, "w14": 3},  # grid
+    **{"w15": 0x200040, "w16": 0x13},  # dependent: address >> 8; enable, schedule, prefetch
+    **{"w17": 0x400},  # shared memory
+    **{"w18": 0x01000030, "w19": 0x00010001},  # version 3; block 256, 1, 1
+    **{"w20": 0x2001, "w23": 0x08000000},  # 32 registers, bank 0 valid; 1 barrier
+    **{"w24": 0x1000, "w25": 0x00800002, "w26": 7},  # release: enable
+    **{"w32": 0x20005000, "w33": 0x0108007F},  # bank 0: size 0x21 << 4
+    **{"w48": 0x20004000, "w49": 0x7F, "w50": 0x40},  # program; local memory
+}
+VERSION_4 = {
+    **{"w0": 0x01000000, "w11": 0x00130000, "w13": 1, "w14": 0x200040},
+    **{"w18": 0x00040040},
+    **{"w32": 4, "w33": 2, "w34": 3},
+    **{"w36": 0x00010100, "w37": 0x08200001, "w38": 0x20004000, "w39": 0x7F},
+    **{"w48": 0xFC800140, "w49": 0x01080001},  # 0x7f20005000 >> 6
+}
+VERSION_5 = {
+    **{"w4": 0x01000000, "w10": 0x00130000, "w12": 0x200040, "w14": 0x00500000},
+    **{"w32": 0xF2000400, "w33": 7},  # 0x7f20004000 >> 4
+    **{"w34": 0x00010100, "w35": 0x00022001, "w36": 8, "w37": 0x00040000},
+    **{"w39": 4, "w40": 2, "w41": 3},
+    **{"w42": 0xFC800140, "w43": 0x01080001, "w58": 1},
+}
+LAUNCH = "program=0x7f20004000 grid=4,2,3 block=256,1,1 registers=32 barriers=1 shared=1024"
+
+
+@pytest.mark.parametrize(
+    ("arch", "words", "text"),
+    [
+        (
+            "sm_86",
+            record(64, **VERSION_3),
+            f"QMDV03_00 {LAUNCH} local=64 c0=0x7f20005000+0x210 release=0x200001000 payload=7 "
+            "then0=0x20004000",
+        ),
+        ("sm_90", record(96, **VERSION_4), f"QMDV04_00 {LAUNCH} c0=0x7f20005000+0x210 "
+            "then0=0x20004000"),
+        ("sm_120", record(96, **VERSION_5), f"QMDV05_00 {LAUNCH} local=64 "
+            "c0=0x7f20005000+0x210 then0=0x20004000"),
+    ],
+    ids=["3", "4", "5"],
+)  # fmt: skip
+def test_records_by_version(packets, arch, words, text):
+    code, found = packets(words, "qmd", "--arch", arch)
+    assert (code, found[0]) == (0, "QMD  " + text)
+
+
+def test_hopper_takes_version_3_too(packets):
+    code, found = packets(record(64, **VERSION_3), "qmd", "--arch", "sm_90")
+    assert code == 0
+    assert found[0].startswith("QMD  QMDV03_00 program=0x7f20004000")
+
+
+def test_fields_are_child_lines(dump):
+    _, lines, _ = dump(record(64, w18=0x01000030), "qmd", "--arch", "sm_80", "--fields")
+    children = [line.rpartition("  ")[2].strip() for line in lines[1:]]
+    assert children == ["QMD_MAJOR_VERSION=3", "CTA_THREAD_DIMENSION0=0x100"]
+
+
+def test_records_follow_at_multiples_of_256_bytes(dump):
+    pad = " 0" * 32 + " "
+    words = record(96, **VERSION_4) + pad + record(96, **VERSION_4)
+    code, lines, _ = dump(words, "qmd")
+    assert code == 0
+    assert [line.split("+")[1].split(" c0")[0][:24] for line in lines] == [
+        "0x0000 [96] QMD  QMDV04_",
+        "0x0180 [32] QMD  PADDING",
+        "0x0200 [96] QMD  QMDV04_",
+    ]
+
+
+@pytest.mark.refusal
+def test_bits_that_no_field_covers_are_marked(packets):
+    code, found = packets(record(64, **VERSION_3, w2=0x80), "qmd", "--arch", "sm_86")
+    assert code == 3
+    assert found[0].endswith(" ?w2=0x80")
+
+
+@pytest.mark.refusal
+def test_a_cut_record_prints_what_is_there(packets):
+    code, found = packets("1 2 3", "qmd", "--arch", "sm_89")
+    assert (code, found) == (3, ["QMD  QMDV03 words=0x1,0x2,0x3 | !torn needs 64, has 3"])
+
+
+@pytest.mark.refusal
+def test_a_record_of_another_version_is_not_guessed(packets):
+    code, found = packets(record(64), "qmd", "--arch", "sm_89")
+    assert code == 3
+    assert found[0].startswith("QMD  ?QMDV00 words=0x0,0x0")
+    assert found[0].endswith("| version 0 is none of sm_89")
