@@ -58,9 +58,11 @@ class RawDevice:
         grid: Sequence[int] | None = None,
         block: Sequence[int] | None = None,
     ) -> int:
-        """The GPU address of an argument block in the ring, good for launches of one submit.
+        """The GPU address of an argument block in the ring, for launches of one queue.
 
-        `grid` and `block` are needed by programs that read them from memory.
+        A block is used again once its submission is over: the queue may be submitted again
+        until then, afterwards that is QueueError; a bound queue keeps its blocks. `grid` and
+        `block` are checked first (LaunchError), and needed by programs that read them.
         """
         raise NotImplementedError
 
@@ -195,8 +197,6 @@ class RawDevice:
     ) -> float | None:
         """Run a program once; with `wait`, the seconds it took on the device."""
         queue = self.work.queue(COMPUTE)
-        # Checked first: a block of arguments is only given back by a submission.
-        program.check_launch(grid, block)
         arguments = self.arguments(program, values, grid, block)
         try:
             if wait:

@@ -144,11 +144,14 @@ class Device(RawDevice):
         grid: Sequence[int] | None = None,
         block: Sequence[int] | None = None,
     ) -> int:
-        """The GPU address of an argument block in the ring, good for launches of one submit.
+        """The GPU address of an argument block in the ring, for launches of one queue.
 
-        It is the kernel's constant bank 0; without `grid` and `block` the launch fills
-        in its sizes.
+        It is the kernel's constant bank 0; `grid` and `block` are checked first, without
+        them the submission of the launch fills them in.
         """
+        if grid is not None and block is not None:
+            # Here already: a block of arguments is only given back by a submission.
+            program.check_launch(grid, block)
         address = self.ring.place(program.bank(values, grid, block), ALIGNMENT, program.name)
         if grid is None or block is None:
             self._filled.pop(address, None)

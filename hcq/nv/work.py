@@ -67,6 +67,7 @@ class NvWork(Work):
         return page.address, page.region
 
     def _give_pages(self) -> None:
+        self.signals.close()
         while self._pages:
             free(self.gpu, self._pages.pop())
 
