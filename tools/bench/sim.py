@@ -1,6 +1,6 @@
 """How fast simulated GPUs are, against numpy in the same run: `python tools/bench/sim.py --json`
 
-Pinned to one core, after two warm-up rounds; medians; ratios are numpy's time over
+Pinned to one core, after two warm-up rounds; medians of rounds that take turns; ratios are numpy's time over
 ours, so 1.0 is numpy's speed. Also: host cost of an eager launch, compile time of a
 small kernel.
 """
@@ -18,7 +18,7 @@ from typing import Any
 # This file is called sim: as a script its folder would hide the package of that name.
 sys.path[0] = str(Path(__file__).parents[2])
 
-WARM, ROUNDS = 2, 9
+WARM, ROUNDS = 2, 25
 ELEMENTS, SIDE, LAUNCHES = 4_000_000, 512, 200
 
 
@@ -32,6 +32,21 @@ def median(work: Callable[[], Any]) -> float:
     return statistics.median(times[WARM:])
 
 
+def against_numpy(reference: Callable[[], Any], ours: Callable[[], Any]) -> dict[str, float]:
+    """Medians of both, measured turn by turn so that a busy machine slows both alike."""
+    times: list[tuple[float, float]] = []
+    for _ in range(WARM + ROUNDS):
+        start = time.perf_counter()
+        reference()
+        middle = time.perf_counter()
+        ours()
+        times.append((middle - start, time.perf_counter() - middle))
+    numpy_seconds, seconds = (
+        statistics.median(column) for column in zip(*times[WARM:], strict=True)
+    )
+    return {"seconds": seconds, "numpy_seconds": numpy_seconds, "ratio": numpy_seconds / seconds}
+
+
 def vector_add(device: str) -> dict[str, float]:
     import numpy as np
 
@@ -39,15 +54,13 @@ def vector_add(device: str) -> dict[str, float]:
 
     left, right = (np.random.default_rng(s).random(ELEMENTS, np.float32) for s in (0, 1))
     out = np.empty_like(left)
-    numpy_seconds = median(lambda: np.add(left, right, out=out))
     a, b = Tensor(left, device=device).realize(), Tensor(right, device=device).realize()
 
     def once() -> None:
         (a + b).realize()
         Device[device].synchronize()
 
-    seconds = median(once)
-    return {"seconds": seconds, "numpy_seconds": numpy_seconds, "ratio": numpy_seconds / seconds}
+    return against_numpy(lambda: np.add(left, right, out=out), once)
 
 
 def matmul(device: str) -> dict[str, float]:
@@ -56,20 +69,14 @@ def matmul(device: str) -> dict[str, float]:
     from tensor import Device, Tensor
 
     left, right = (np.random.default_rng(s).random((SIDE, SIDE), np.float32) for s in (0, 1))
-    numpy_seconds = median(lambda: left @ right)
     a, b = Tensor(left, device=device).realize(), Tensor(right, device=device).realize()
 
     def once() -> None:
         (a @ b).realize()
         Device[device].synchronize()
 
-    seconds = median(once)
-    return {
-        "seconds": seconds,
-        "numpy_seconds": numpy_seconds,
-        "ratio": numpy_seconds / seconds,
-        "gflops": 2 * SIDE**3 / seconds / 1e9,
-    }
+    found = against_numpy(lambda: left @ right, once)
+    return {**found, "gflops": 2 * SIDE**3 / found["seconds"] / 1e9}
 
 
 def launch_cost(device: str) -> float:
