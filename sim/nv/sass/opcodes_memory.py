@@ -12,7 +12,7 @@ LDG | 981 | 91=1 64+4=0 | P81? R16:w | [R24e+U32@76!90+I40] | E@72 evict@84 ltc@
 LD | 980 | 64+4=0 | R16:w | [R24e+U32@76!90+I40] | E@72 evict@84 ltc@68 size@73 order@77
 STG | 386 | 91=0 | | [R24e+I40] R32:w | E@72 evict@84 size@73 strong@77
 STG | 986 | 91=1 | | [R24e+U64@76!90+I40] R32:w | E@72 evict@84 size@73 strong@77
-ST | 385 | 91=0 | | [R24e+I40] R32:w | E@72 evict@84 size@73 strong@77
+ST | 385 | 91=0 | | [R24e+I40] R64:w | E@72 evict@84 size@73 strong@77
 ST | 985 | 91=1 | | [R24e+U64@76!90+I40] R32:w | E@72 evict@84 size@73 strong@77
 LDL | 983 | | R16:w | [R24+U32+I40] | evict@84 size@73
 STL | 387 | | | [R24+I40] R32:w | evict@84 size@73
