@@ -27,6 +27,7 @@ from runtime.log import debug_level
 
 # Stems of LLVM's intrinsic names that every target here selects.
 ALLOWED = (
+    "llvm.amdgcn.readfirstlane.i32",
     "llvm.amdgcn.s.barrier",
     "llvm.amdgcn.workgroup.id.x",
     "llvm.amdgcn.workitem.id.x",
@@ -60,6 +61,7 @@ SOURCES = (
     "tile",
     "tile_cpu",
     "tile_gpu",
+    "tile_staged",
     "trigonometric",
 )
 

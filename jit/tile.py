@@ -26,6 +26,8 @@ class Machine:
     registers: int  # accumulators that one thread may keep
     most_threads: int = 256
     local_bytes: int = 48 << 10  # of local memory that a work-group may have
+    uniform_loads: bool = False  # a load that a whole wave shares costs next to nothing
+    group: int = 32  # threads of a work-group where its waves would share nothing
     most_body: int = 512  # operations, about, that one turn of the innermost loop may have
     least_tiles: int = 32  # do not make the grid smaller than this for the sake of big tiles
 
@@ -50,6 +52,11 @@ class Split:
         return RUN if self.threads % RUN == 0 else self.threads
 
     @property
+    def is_scattered(self) -> bool:
+        """Whether a thread's points have other threads' between them, all over the tile."""
+        return self.threads % RUN != 0
+
+    @property
     def tiles(self) -> int:
         return -(-self.size // self.extent)
 
@@ -69,6 +76,7 @@ class Plan:
     loops_first: bool = False  # neighbouring threads differ along loop axes, not along inner
     accumulators: int = 1  # independent ones per point, along inner
     chunk: int = 1  # tiles per work-group where a work-group runs tiles in a loop
+    staged: tuple[Expr, ...] = ()  # loads that a work-group shares through local memory
 
     @property
     def threads(self) -> int:
@@ -187,3 +195,13 @@ def weight(e: Expr) -> int:
     if e.op in ("const", "axis"):
         return 0
     return 40 if e.op in FUNCTIONS else 10 if e.op in ("div", "sqrt") else 1
+
+
+def tile_count(kernel: Kernel, plan: Plan) -> int:
+    """How many tiles the loop axes make: 0 where one of them has no points."""
+    return prod(plan.splits[a].tiles for a in loop_axes(kernel))
+
+
+def waste(split: Split) -> float:
+    """How much more than its points an axis's tiles compute: 1.0 where they do not overlap."""
+    return split.tiles * split.extent / split.size

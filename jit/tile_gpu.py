@@ -20,11 +20,14 @@ from jit.tile import (
     reduce_count,
     register_axis,
     reused_axes,
+    tile_count,
     untiled,
+    waste,
     weight,
     width,
     with_split,
 )
+from jit.tile_staged import staged
 
 
 def make_plan(kernel: Kernel, machine: Machine) -> Plan:
@@ -65,8 +68,7 @@ def _elementwise(kernel: Kernel, machine: Machine, plan: Plan) -> Plan:
     if not loops:
         return plan
     outputs = prod(kernel.axes[a].size for a in loops)
-    # One wave per group: groups of several only pay where they share something.
-    plan = _lane_threads(plan, loops, machine.wave)
+    plan = _lane_threads(plan, loops, machine.group)
     last = plan.splits[loops[-1]]
     work = sum(weight(e) for e in expressions(kernel))
     unroll = 8 if work < 8 else 4 if work < 16 else 2 if work < 64 else 1
@@ -139,7 +141,9 @@ def _contraction(kernel: Kernel, machine: Machine, strides: Strides, plan: Plan)
         plan = _grown(kernel, machine, strides, plan, (a, min(most, room)))
         room //= plan.splits[a].unroll
     points = prod(plan.splits[a].unroll for a in loops)
-    return replace(plan, accumulators=plan.splits[inner].unroll if points <= 4 else 1)
+    if points <= 4:
+        return replace(plan, accumulators=plan.splits[inner].unroll)
+    return plan if kept is None else staged(kernel, machine, strides, plan, kept)
 
 
 def _grown(
@@ -147,20 +151,15 @@ def _grown(
 ) -> Plan:
     """The most unrolling of an axis that leaves enough tiles, little waste, and a small body."""
     a, most = limit
-    loops, best = loop_axes(kernel), plan
+    best = plan
     split = plan.splits[a]
     for unroll in range(2, min(most, split.size // split.threads) + 1):
         bigger = with_split(plan, a, unroll=unroll)
         fits = is_small(kernel, strides, bigger, machine.most_body)
-        if fits and _tiles(bigger, loops) >= machine.least_tiles and _waste(bigger, a) <= 1.1:
+        if (
+            fits
+            and tile_count(kernel, bigger) >= machine.least_tiles
+            and waste(bigger.splits[a]) <= 1.1
+        ):
             best = bigger
     return best
-
-
-def _tiles(plan: Plan, loops: list[int]) -> int:
-    return prod(plan.splits[a].tiles for a in loops)
-
-
-def _waste(plan: Plan, a: int) -> float:
-    split = plan.splits[a]
-    return split.tiles * split.extent / split.size

@@ -6,6 +6,7 @@ Kernels use no hidden argument.
 from jit.codegen.gpu import GpuRenderer
 from jit.codegen.llvm import Builder
 from jit.codegen.machine import emit_object
+from jit.codegen.text import Value
 from jit.kernel import Kernel
 from jit.tile import Machine, Plan
 
@@ -41,7 +42,11 @@ class AmdRenderer(GpuRenderer):
     stack_space = ", addrspace(5)"
     group = "llvm.amdgcn.workgroup.id.x"
     item = "llvm.amdgcn.workitem.id.x"
-    machines = {"gfx1100": Machine(wave=32, vector_bytes=4, registers=64, local_bytes=64 << 10)}
+    machines = {
+        "gfx1100": Machine(
+            wave=32, vector_bytes=4, registers=64, local_bytes=64 << 10, uniform_loads=True
+        )
+    }
 
     def image(self, kernel: Kernel, text: str) -> bytes:
         """An ELF code object."""
@@ -50,13 +55,18 @@ class AmdRenderer(GpuRenderer):
     def barrier(self, b: Builder) -> None:
         """s_barrier, where the group has more than one wave."""
         b.function.declared["llvm.amdgcn.s.barrier"] = "declare void @llvm.amdgcn.s.barrier()"
+        local = '!mmra !{!"amdgpu-as", !"local"}'  # global memory need not be waited for
         b.region.extend(
             [
-                '  fence syncscope("workgroup") release',
+                f'  fence syncscope("workgroup") release, {local}',
                 "  call void @llvm.amdgcn.s.barrier()",
-                '  fence syncscope("workgroup") acquire',
+                f'  fence syncscope("workgroup") acquire, {local}',
             ]
         )
+
+    def uniform(self, b: Builder, value: Value) -> Value:
+        """A scalar register, as the first lane has it."""
+        return b.function.call(b.region, "llvm.amdgcn.readfirstlane.i32", value, value)
 
     def attributes(self, plan: Plan) -> str:
         """The size of a work-group, and what a launch need not provide."""

@@ -95,6 +95,9 @@ class CpuRenderer:
     def share(self, b: Builder, e: Expr, value: Value) -> Value:
         raise CompileError("a CPU plan has no threads", facts={"kernel": b.kernel.name})
 
+    def barrier(self, b: Builder) -> None:
+        raise CompileError("a CPU plan has no threads", facts={"kernel": b.kernel.name})
+
     def _arguments(self, b: Builder) -> None:
         f = b.function
         region = f.open()

@@ -6,7 +6,6 @@ x number only. Parameters are the buffers' addresses, then the variables.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from math import prod
 
 from hcq.errors import CompileError, nearest
 from jit.codegen.cpu import code_arguments
@@ -16,7 +15,7 @@ from jit.codegen.number import from_memory, to_memory
 from jit.codegen.operation import Operations
 from jit.codegen.text import Value, literal, memory_type, value_type
 from jit.kernel import Expr, Kernel
-from jit.tile import Machine, Plan, Split
+from jit.tile import Machine, Plan, Split, tile_count
 from jit.tile_gpu import make_plan
 from runtime.backend import Code
 
@@ -57,6 +56,10 @@ class GpuRenderer(ABC):
     def barrier(self, b: Builder) -> None:
         """All work-items of the group see each other's stores to local memory."""
 
+    def uniform(self, b: Builder, value: Value) -> Value:
+        """A number that is the same in all work-items of a wave, such that the compiler knows."""
+        return value
+
     @abstractmethod
     def attributes(self, plan: Plan) -> str:
         """Attributes of the kernel's function."""
@@ -92,7 +95,7 @@ class GpuRenderer(ABC):
             image=self.image(kernel, text),
             entry=kernel.name,
             arguments=code_arguments(kernel),
-            grid=(max(_tiles(kernel, plan), 1), 1, 1),
+            grid=(max(tile_count(kernel, plan), 1), 1, 1),
             block=(plan.threads, 1, 1),
             key=kernel.key,
             facts={"name": kernel.name},
@@ -196,9 +199,9 @@ class GpuRenderer(ABC):
         """Work-item number to a thread number per axis: the last loop axis fastest, before it
         the inner reduce axis unless the plan puts loops first."""
         plan, out = b.plan, b.out()
-        self._number(b, "group", self.group, _tiles(b.kernel, plan))
+        self._number(b, "group", self.group, tile_count(b.kernel, plan))
         self._number(b, "item", self.item, plan.threads)
-        inner, rest = plan.inner, Value("i32", "%item")
+        inner, rest, done = plan.inner, Value("i32", "%item"), 1
         if inner is not None and plan.splits[inner].threads > 1:
             shared = plan.splits[inner].threads
             points = literal("i32", plan.threads // shared if plan.loops_first else shared)
@@ -206,11 +209,15 @@ class GpuRenderer(ABC):
             rest, thread = (near, far) if plan.loops_first else (far, near)
             self._set_thread(b, inner, thread)
             b.region.append(f"  %outer = add i32 {rest.name}, 0")
+            done = 1 if plan.loops_first else shared
         for a in reversed([a for a, axis in enumerate(b.kernel.axes) if not axis.reduce]):
             threads = literal("i32", plan.splits[a].threads)
             if plan.splits[a].threads > 1:
+                if done % self.machine.wave == 0:
+                    rest = self.uniform(b, rest)
                 self._set_thread(b, a, out.binary("urem", rest, threads))
                 rest = out.binary("udiv", rest, threads)
+                done *= plan.splits[a].threads
 
     def _set_thread(self, b: Builder, a: int, thread: Value) -> None:
         """This thread's number along an axis, and its first point in a tile."""
@@ -228,9 +235,3 @@ class GpuRenderer(ABC):
         stride = literal("i32", split.run * split.unroll)
         whole = out.binary("mul nuw nsw", out.binary("udiv", thread, run), stride)
         return out.binary("add nuw nsw", whole, within)
-
-
-def _tiles(kernel: Kernel, plan: Plan) -> int:
-    """How many tiles the loop axes make: 0 where one of them has no points."""
-    loops = [s for s, axis in zip(plan.splits, kernel.axes, strict=True) if not axis.reduce]
-    return prod(s.tiles for s in loops)

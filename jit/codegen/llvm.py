@@ -15,6 +15,7 @@ from jit import math
 from jit.access import Strides
 from jit.codegen import memory, number, reduction
 from jit.codegen.operation import Operations, apply
+from jit.codegen.staging import Staging
 from jit.codegen.text import Function, Value, literal, value_type
 from jit.dtype import DType, dtypes
 from jit.kernel import Expr, Kernel, Pool, Store, expressions
@@ -41,6 +42,9 @@ class Target(Protocol):
     def share(self, b: "Builder", e: Expr, value: Value) -> Value:
         """A value combined over the threads along the inner reduce axis."""
 
+    def barrier(self, b: "Builder") -> None:
+        """All threads of the group see each other's stores to local memory."""
+
 
 class Builder:
     """Writes the body of one kernel."""
@@ -57,6 +61,8 @@ class Builder:
         # Per axis this thread's number, and its first point in a tile.
         self.threads: list[Value | None] = [None] * len(kernel.axes)
         self.offsets: list[Value | None] = [None] * len(kernel.axes)
+        # Per axis where the tile begins, and where this thread is.
+        self.bases: list[Value] = [self.index(0)] * len(kernel.axes)
         self.positions: list[Value] = [self.index(0)] * len(kernel.axes)
         self.fresh: list[Value | None] = [None] * len(kernel.axes)
         self.lanes = plan.splits[plan.vector].lanes if plan.vector is not None else 1
@@ -71,6 +77,7 @@ class Builder:
         self._axis_level = [0] * len(kernel.axes)
         self._orders: dict[int, list[Expr]] = {}
         self._expanded: dict[int, Expr] = {}
+        self.staging: Staging | None = None
 
     # Small things
 
@@ -135,6 +142,7 @@ class Builder:
                 self.fresh[a] = position
                 last = self.index(split.size - split.extent)
                 position = out.select(out.compare("icmp ult", position, last), position, last)
+        self.bases[a] = position
         offset = self.offsets[a]
         if offset is not None:
             position = out.binary("add nuw nsw", position, offset)
@@ -147,6 +155,8 @@ class Builder:
             for axis, split in zip(self.kernel.axes, self.plan.splits, strict=True)
         ]
         points = list(product(*loops))
+        if self.plan.staged:
+            self.staging = Staging(self)
         if self.plan.inner is not None:
             reduction.write(self, points)
         # All loads before the first store: they may overlap on the device.
@@ -281,6 +291,8 @@ class Builder:
             return self.variables[e.arg]
         if e.op == "reduce":
             return self.results[(id(e), self.project(e, point))]
+        if self.staging is not None and self.staging.holds(e):
+            return self.staging.read(e, point, level)
         return memory.load(self, e, point, lanes, level)
 
     def _constant(self, e: Expr) -> Value:
@@ -325,6 +337,19 @@ class Builder:
         return apply(op, dtype, out, [a, b])
 
     # Loops
+
+    @contextmanager
+    def at(self, positions: dict[int, Value]) -> Iterator[None]:
+        """Other positions along some axes, for what is written meanwhile."""
+        outside = self.positions[:], self._axis_level[:]
+        for a, position in positions.items():
+            self.positions[a] = position
+            self._axis_level[a] = len(self.levels)
+        self.levels.append((self.region, {}))
+        yield
+        region, _ = self.levels.pop()
+        self.positions, self._axis_level = outside
+        self.levels[-1] = (region, self.levels[-1][1])
 
     @contextmanager
     def once(self, a: int, position: Value) -> Iterator[None]:

@@ -14,9 +14,13 @@ from jit.codegen.machine import emit_assembly
 from jit.kernel import Kernel
 from jit.tile import Machine, Plan
 
-# 64 accumulators leave room for operands below the 255 registers of a thread; 48 KiB of
-# shared memory is what a kernel may ask for without opting in, on every chip.
-_MACHINE = Machine(wave=32, vector_bytes=4, registers=64, local_bytes=48 << 10)
+# 64 accumulators leave room for operands below the 255 registers of a thread. 48 KiB of
+# shared memory is what a kernel may ask for without opting in, on every chip. A
+# multiprocessor has places for 16 to 32 blocks, so blocks of one warp would not fill it;
+# there are about 128 of them.
+_MACHINE = Machine(
+    wave=32, vector_bytes=4, registers=64, local_bytes=48 << 10, group=128, least_tiles=128
+)
 _BARRIER = "llvm.nvvm.barrier.cta.sync.aligned.all"
 
 

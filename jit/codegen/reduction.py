@@ -102,10 +102,22 @@ class Reduction:
             with b.once(self.inner, begin):
                 self._body(self.slots, split.unroll)
         elif whole:
-            with b.loop(self.inner, begin, whole, step):
-                self._body(self.slots, split.unroll)
+            self._turns(begin, whole, step)
         if whole < split.size:
             self._rest(whole, thread)
+
+    def _turns(self, begin: Value, whole: int, step: int) -> None:
+        """The innermost loop as far as its steps are whole."""
+        b, staging = self.b, self.b.staging
+        if staging is None:
+            with b.loop(self.inner, begin, whole, step):
+                self._body(self.slots, self.split.unroll)
+            return
+        staging.fetch(begin)
+        with b.loop(self.inner, begin, whole, step):
+            following = b.out().binary("add nuw nsw", b.positions[self.inner], b.index(step))
+            with staging.turn(following, b.index(whole - step)):
+                self._body(self.slots, self.split.unroll)
 
     def _rest(self, whole: int, thread: Value | None) -> None:
         """What is left of the innermost loop: one element per thread and step."""

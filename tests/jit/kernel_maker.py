@@ -103,6 +103,26 @@ def reduction(kind, rows, depth, *, last=True, dtype=dtypes.float32, **options):
     return m.kernel([(dtype, rows), (dtype, rows * depth)], axes, [(0, i, total)], **options)
 
 
+def convolution(images=4, channels=32, outputs=64, side=33, size=3, padding=0):
+    """out[b, o, y, x] = sum over c, p, q of in[b, c, y+p, x+q] w[o, c, p, q], zeros around."""
+    m = Maker()
+    b, o, y, x, c, p, q = (m.axis(a) for a in range(7))
+    row, column, end = y + p, x + q, side + padding
+    valid = None
+    if padding:
+        valid = ~(row < padding) & (row < end) & ~(column < padding) & (column < end)
+    index = ((b * channels + c) * side + row - padding) * side + column - padding
+    weight = m.load(2, dtypes.float32, ((o * channels + c) * size + p) * size + q)
+    total = m.reduce("sum", m.load(1, dtypes.float32, index, valid) * weight)
+    over = side + 2 * padding - size + 1
+    counts = (images * outputs * over**2, images * channels * side**2, outputs * channels * size**2)
+    return m.kernel(
+        [(dtypes.float32, n) for n in counts],
+        [images, outputs, over, over, -channels, -size, -size],
+        [(0, ((b * outputs + o) * over + y) * over + x, total)],
+    )
+
+
 def run_native(kernel, arrays, level=None, groups=None, variables=()):
     """Run x86-64 code on copies of flat arrays; the arrays afterwards."""
     import llvmlite.binding as llvm

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from kernel_maker import (
     Maker,
+    convolution,
     elementwise,
     host_levels,
     matmul,
@@ -114,11 +115,23 @@ def test_a_small_kernel_is_one_work_group_without_idle_lanes():
 
 
 def test_a_matrix_product_keeps_a_tile_in_registers(tmp_path):
-    text = assembly(matmul(512, 512, 512), tmp_path)
+    text = assembly(matmul(512, 512, 15), tmp_path)
     loop = text[: text.index("s_cbranch_scc1")]
     # 16 rows by 4 columns per work-item, 4 deep; rows come through scalar registers.
-    assert loop.count("v_dual_fmac_f32") == 16 * 4 * 4
+    assert loop.count("fmac_f32") == 16 * 4 * 4
     assert loop.count("global_load") == 16
+
+
+def test_waves_share_the_columns_of_a_deep_matrix_product(tmp_path):
+    text = assembly(matmul(512, 512, 512), tmp_path)
+    loop = text[: text.index("s_cbranch_scc1")]
+    assert loop.count("fmac_f32") == 16 * 4 * 8
+    # 8 by 128 columns fetched by 128 work-items, before the loop and in it.
+    assert loop.count("global_load_b32") == 2 * 8
+    assert loop.count("ds_store_2addr") * 2 == 8
+    assert loop.count("ds_load_2addr") * 2 == 4 * 8
+    assert loop.count("s_barrier") == 2
+    assert loop.count("s_load_b256") == 16
 
 
 def test_few_outputs_and_a_long_reduction_share_local_memory(tmp_path):
@@ -165,6 +178,30 @@ def test_matrix_products(gpu, shape, transposed):
     out, *_ = gpu(kernel, [np.zeros(rows * columns, np.float32), a, b])
     want = a.astype(np.float64) @ (b.T if transposed else b)
     assert np.allclose(out.reshape(rows, columns), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        matmul(256, 512, 100),  # steps left over after whole turns
+        matmul(250, 500, 64),  # the last tiles overlap
+        matmul(256, 512, 64, transposed=True),
+        matmul(256, 512, 64, dtype=dtypes.float64),
+        matmul(256, 512, 64, dtype=dtypes.float16),
+        matmul(256, 512, 64, dtype=dtypes.uint8),
+        matmul(256, 512, 64, dtype=dtypes.bool),
+        convolution(side=35),
+        convolution(padding=1),
+        convolution(side=64, images=1, size=1),
+    ],
+    ids=lambda k: "-".join(str(a.size) for a in k.axes) + k.arguments[0].dtype.name,
+)
+def test_products_through_local_memory(gpu, kernel):
+    assert renderer(TARGET).render(kernel).plan.staged
+    # Small whole numbers: sums are exact in any order.
+    values = [RANDOM.integers(0, 3, a.count).astype(a.dtype.numpy) for a in kernel.arguments]
+    want, *_ = run_native(kernel, values, host_levels()[-1])
+    assert np.array_equal(gpu(kernel, values)[0], want)
 
 
 @pytest.mark.parametrize(

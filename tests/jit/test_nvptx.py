@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
-from kernel_maker import Maker, elementwise, matmul, reduction
+from kernel_maker import Maker, convolution, elementwise, matmul, reduction
 
 import jit.compile
 from hcq.errors import CompileError
@@ -79,18 +79,6 @@ def guarded():
     return m.kernel([(F32, 51), (F32, 45)], [51], [store])
 
 
-def convolution():
-    m = Maker()
-    b, y, x, c, k = (m.axis(a) for a in range(5))
-    data = m.load(1, F32, ((b * 3 + c) * 7 + y) * 13 + x + k)
-    total = m.reduce("sum", data * m.load(2, F32, c * 3 + k))
-    value = (total + m.load(3, F32, y)).of("max", 0.0)
-    counts = (2 * 7 * 11, 2 * 3 * 7 * 13, 9, 7)
-    return m.kernel(
-        [(F32, n) for n in counts], [2, 7, 11, -3, -3], [(0, (b * 7 + y) * 11 + x, value)]
-    )
-
-
 def with_variable(index):
     m = Maker(index)
     i = m.axis(0)
@@ -125,7 +113,10 @@ FAMILIES = {
     "least of float16": lambda: reduction("min", 1, 2000, dtype=dtypes.float16),
     "sum of nothing": lambda: reduction("sum", 5, 0),
     "guards": guarded,
+    "big matrix product": lambda: matmul(1024, 1024, 512),
+    "big product of float64": lambda: matmul(1024, 1024, 100, dtype=dtypes.float64),
     "convolution": convolution,
+    "convolution of padded images": lambda: convolution(images=64, padding=1),
     "int32 variable": lambda: with_variable(dtypes.int32),
     "int64 variable": lambda: with_variable(dtypes.int64),
     "many reductions": lambda: many_reductions(30),
@@ -345,6 +336,18 @@ def test_few_outputs_and_a_long_reduction_share_memory_between_barriers():
 def test_a_matrix_product_keeps_a_tile_in_registers():
     # 16 rows by 4 columns per thread, 4 deep.
     assert ptx(matmul(512, 512, 512)).count("fma.rn.f32") == 16 * 4 * 4
+
+
+def test_warps_share_both_factors_of_a_big_matrix_product():
+    text = ptx(matmul(1024, 1024, 512))
+    assert text.count("fma.rn.f32") == 16 * 4 * 8
+    assert text.count("bar.sync \t0;") == 2
+    # 16 rows come four at a time, columns one by one; 8 deep.
+    assert text.count("ld.shared.v4.b32") == 4 * 8
+    assert text.count("ld.shared.b32") == 4 * 8
+    # Each thread fetches 4 of 64 x 8 and 8 of 8 x 128, before the loop and in it.
+    assert text.count("ld.global.nc.b32") == 2 * 12
+    assert text.count("st.shared.b32") == 12
 
 
 def test_a_kernel_takes_at_most_40_ms():

@@ -1,17 +1,22 @@
 """Plans: what is split how, and what a plan may never do."""
 
 import pytest
-from kernel_maker import Maker, elementwise, matmul, reduction
+from kernel_maker import Maker, convolution, elementwise, matmul, reduction
 from random_kernels import Draw
 
+from jit.access import Strides
 from jit.codegen.amdgcn import AmdRenderer
 from jit.codegen.cpu import LEVELS
+from jit.codegen.nvptx import NvRenderer
 from jit.dtype import dtypes
 from jit.tile import Split, balanced, power_below
 from jit.tile_cpu import make_plan as cpu_plan
 from jit.tile_gpu import make_plan as gpu_plan
+from jit.tile_staged import staged_axes, staged_strides
 
 V4, GPU = LEVELS["x86-64-v4"], AmdRenderer.machines["gfx1100"]
+NVIDIA = NvRenderer.machines["sm_90"]
+F32 = dtypes.float32
 
 
 def add(count, dtype=dtypes.float32):
@@ -79,8 +84,58 @@ def test_a_cpu_group_is_worth_a_thread():
 
 
 def test_a_gpu_product_keeps_rows_in_registers_and_columns_in_lanes():
-    plan = gpu_plan(matmul(512, 512, 512), GPU)
+    plan = gpu_plan(matmul(512, 512, 15), GPU)
     assert splits(plan) == [(16, 1, 1), (4, 32, 1), (4, 1, 1)]
+
+
+def test_a_deep_gpu_product_takes_four_waves_that_share_columns():
+    kernel = matmul(512, 512, 512)
+    plan = gpu_plan(kernel, GPU)
+    assert splits(plan) == [(16, 4, 1), (4, 32, 1), (8, 1, 1)]
+    assert [e.arg for e in plan.staged] == [2]  # rows come by scalar loads
+    assert staged_axes(Strides(kernel), plan, plan.staged[0]) == [1, 2]
+    assert staged_strides(Strides(kernel), plan, plan.staged[0], 4) == {1: 1, 2: 128 + 4}
+
+
+def test_where_loads_that_lanes_share_cost_as_much_both_factors_are_shared():
+    kernel = matmul(1024, 1024, 512)
+    plan = gpu_plan(kernel, NVIDIA)
+    assert splits(plan) == [(16, 4, 1), (4, 32, 1), (8, 1, 1)]
+    assert [e.arg for e in plan.staged] == [1, 2]
+
+
+def test_waves_share_only_where_enough_tiles_are_left():
+    assert not gpu_plan(matmul(512, 512, 512), NVIDIA).staged
+    assert gpu_plan(matmul(256, 512, 512), GPU).splits[0].threads == 2
+
+
+def test_what_a_kernel_overwrites_is_not_shared():
+    m = Maker()
+    i, j, k = (m.axis(a) for a in range(3))
+    total = m.reduce("sum", m.load(1, F32, i * 512 + k) * m.load(0, F32, k * 512 + j))
+    kernel = m.kernel([(F32, 512 * 512)] * 2, [512, 512, -512], [(0, i * 512 + j, total)])
+    assert not gpu_plan(kernel, GPU).staged
+
+
+def test_shared_tiles_leave_room_for_other_groups():
+    for dtype in (dtypes.float32, dtypes.float64, dtypes.uint8):
+        kernel = matmul(2048, 2048, 512, dtype=dtype)
+        plan, strides = gpu_plan(kernel, NVIDIA), Strides(kernel)
+        size = dtype.itemsize
+        used = [staged_strides(strides, plan, e, size)[2] * size * 8 for e in plan.staged]
+        assert len(used) == 2
+        assert sum(used) <= 12 << 10
+
+
+def test_the_longest_reduce_axis_is_the_one_that_turns():
+    plan = gpu_plan(convolution(padding=1), GPU)
+    assert plan.inner == 4
+    assert splits(plan)[1] == (16, 4, 1)
+
+
+def test_nvidia_blocks_have_several_warps():
+    assert splits(gpu_plan(add(1 << 20), NVIDIA)) == [(8, 128, 1)]
+    assert splits(gpu_plan(add(1 << 20), GPU)) == [(8, 32, 1)]
 
 
 def test_a_small_gpu_product_keeps_enough_tiles():
