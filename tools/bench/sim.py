@@ -1,8 +1,9 @@
 """How fast simulated GPUs are, against numpy in the same run: `python tools/bench/sim.py --json`
 
-Pinned to one core, after two warm-up rounds; medians of rounds that take turns; ratios are numpy's time over
-ours, so 1.0 is numpy's speed. Also: host cost of an eager launch, compile time of a
-small kernel.
+Pinned to one core, after two warm-up rounds; medians of rounds in which both take turns;
+ratios are numpy's time over ours, so 1.0 is numpy's speed. Also: host cost of an eager
+launch, compile time of a small kernel. Other work on the core makes ours look worse than
+numpy, since host and device take turns on it: run it on a quiet machine.
 """
 
 import argparse
