@@ -114,6 +114,7 @@ NAMES: Mapping[str, Names] = {
     "fatom": {0: "ADD", 2: "MIN", 4: "MAX"},
     "atomtype": ("", "S32", "64", "S64", "128"),
     "castype": ("", "S32", "64", None, "128", None, None, None),
+    "oldcastype": ("", "S32", "64", None, None, None, None, None),
     "redtype": ("", "S32", "64", "S64", None, None, None, None),
     "oldatomtype": ("", "S32", "64", "F32.FTZ.RN", "F16x2.RN", "S64", "F64.RN", None),
     "fatomtype": (

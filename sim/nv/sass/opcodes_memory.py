@@ -12,7 +12,7 @@ LDG | 981 | 91=1 64+4=0 | P81? R16:w | [R24e+U32@76!90+I40] | E@72 evict@84 ltc@
 LD | 980 | 64+4=0 | R16:w | [R24e+U32@76!90+I40] | E@72 evict@84 ltc@68 size@73 order@77
 STG | 386 | 91=0 | | [R24e+I40] R32:w | E@72 evict@84 size@73 strong@77
 STG | 986 | 91=1 | | [R24e+U64@76!90+I40] R32:w | E@72 evict@84 size@73 strong@77
-ST | 385 | 91=0 | | [R24e+I40] R64:w | E@72 evict@84 size@73 strong@77
+ST | 385 | 91=0 | | [R24e+I32+32] R64:w | E@72 evict@84 size@73 strong@77
 ST | 985 | 91=1 | | [R24e+U64@76!90+I40] R32:w | E@72 evict@84 size@73 strong@77
 LDL | 983 | | R16:w | [R24+U32+I40] | evict@84 size@73
 STL | 387 | | | [R24+I40] R32:w | evict@84 size@73
@@ -42,7 +42,7 @@ ATOMG | 3a3 | 91=0 >=100 | P81 R16:w | [R24e+I40+23] R32:w | \
     E@72 fatom@87,3 evict@84 fatomtype@73 strong@77
 ATOMG | 9a3 | 91=1 >=100 63=1 | P81 R16:w | [R24e+U64@63!90+I40+23] R32:w | \
     E@72 fatom@87,3 evict@84 fatomtype@73 strong@77
-ATOMG | 3a9 | <90 | P81 R16:w | [R24e+I40] R32:w R64:w | E@72 CAS evict@84 redtype@73 strong@77
+ATOMG | 3a9 | <90 | P81 R16:w | [R24e+I40] R32:w R64:w | E@72 CAS evict@84 oldcastype@73 strong@77
 ATOMG | 3a9 | >=90 | P81 R16:w | [R24e+I40] R32:w R64:w | E@72 CAS evict@84 castype@73 strong@77
 ATOM | 38a | 91=0 <90 76=0 | P81 R16:w | [R24e+I40] R32:w | \
     E@72 atom@87 evict@84 oldatomtype@73 strong@77
@@ -56,7 +56,7 @@ ATOM | 38a | 91=0 >=100 | P81 R16:w | [R24e+I40+23] R32:w | \
     E@72 atom@87 evict@84 atomtype@73,3 strong@77
 ATOM | 98a | 91=1 >=100 63=1 | P81 R16:w | [R24e+U64@63!76+I40+23] R32:w | \
     E@72 atom@87 evict@84 atomtype@73,3 strong@77
-ATOM | 38b | <90 | P81 R16:w | [R24e+I40] R32:w R64:w | E@72 CAS evict@84 redtype@73 strong@77
+ATOM | 38b | <90 | P81 R16:w | [R24e+I40] R32:w R64:w | E@72 CAS evict@84 oldcastype@73 strong@77
 ATOM | 38b | >=90 | P81 R16:w | [R24e+I40] R32:w R64:w | E@72 CAS evict@84 castype@73 strong@77
 RED | 98e | <90 76=0 | | [R24e+U64@71!90+I40] R32:w | E@72 red@87 evict@84 oldatomtype@73 strong@77
 REDG | 98e | >=90 <100 76=0 | | [R24e+U64@71!90+I40] R32:w | \
