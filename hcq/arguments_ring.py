@@ -14,7 +14,7 @@ class ArgumentRing:
 
     def __init__(self, work: Work, memory: Buffer) -> None:
         self._work = work
-        self._memory = memory
+        self._ring = memory
         self.blocks = BumpAllocator(memory.address, memory.size, work.wait_reused)
 
     def place(self, data: bytes, alignment: int, kernel: str) -> int:
@@ -29,9 +29,9 @@ class ArgumentRing:
                     facts={"kernel": kernel, "value": size, "limit": self.blocks.limit},
                 )
             address = self.blocks.take(size, alignment)
-            if self._memory.region is None:
+            if self._ring.region is None:
                 raise BufferUseError("the argument ring has no host view")
-            self._memory.region.write(address - self._memory.address, data)
+            self._ring.region.write(address - self._ring.address, data)
         return address
 
     def commit(self, queue: Any, value: int) -> None:

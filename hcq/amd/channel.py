@@ -110,17 +110,32 @@ class Channel:
         """Units between get and put; get may be reported modulo the ring."""
         return (self.put - self.get) % self.ring_units
 
+    def check(self, queue: Builder) -> None:
+        """QueueError for a queue whose words are not all known."""
+        if queue.patches and queue.bound is None:
+            raise QueueError(
+                f"queue {queue.name} has slots: submit it as a batch",
+                facts={"slots": sorted({p.formula.slot.name for p in queue.patches})},
+            )
+
+    def run(
+        self,
+        queue: Builder,
+        frame: tuple[list[int], list[int]],
+        timeline: Timeline,
+        value: int,
+    ) -> None:
+        """Publish a queue's words between those of its frame; the timeline takes the value."""
+        before, after = frame
+        self.publish(before + self.flatten(queue) + after, timeline, value)
+
     def submit(self, queue: Builder) -> None:
         """Publish a queue's words, or a pointer to them where they are bound."""
         self.publish(self.flatten(queue))
 
     def flatten(self, queue: Builder) -> list[int]:
         """The words to put into the ring for a queue."""
-        if queue.patches and queue.bound is None:
-            raise QueueError(
-                f"queue {queue.name} has slots: submit it as a batch",
-                facts={"slots": sorted({p.formula.slot.name for p in queue.patches})},
-            )
+        self.check(queue)
         words = queue.words
         if queue.bound is not None and words:
             words = self.indirect(queue.bound.address, len(words))

@@ -1,11 +1,8 @@
-"""Kernel events and silence, as sentences."""
-
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+"""Kernel events as sentences."""
 
 from hcq.amd.events import HardwareException, MemoryFault
-from hcq.errors import DeviceLost, GpuFault, GpuTimeout
+from hcq.errors import DeviceLost, GpuFault
+from hcq.faults import RESTART, Scene
 from hcq.ioctl_defs import kfd
 
 _CAUSES = {kfd.HW_EXCEPTION_GPU_HANG: "a hang", kfd.HW_EXCEPTION_ECC: "a memory (ECC) error"}
@@ -18,64 +15,6 @@ _MEMORY_ERRORS = {
     kfd.MEM_ERR_POISON_CONSUMED: "poisoned memory was used",
     kfd.MEM_ERR_GPU_HANG: "the GPU hung",
 }
-RESTART = "restart the process: the kernel has stopped its queues; device.health() says more"
-
-
-class Submission(NamedTuple):
-    """One thing handed to a channel."""
-
-    value: int
-    queue: str
-    kernels: tuple[str, ...]
-    put: int
-    cells: tuple[int, ...] = ()  # signals its own commands write
-
-    def __str__(self) -> str:
-        what = ", ".join(self.kernels) or "no kernel"
-        return f"{self.value} on {self.queue} ({what})"
-
-
-@dataclass(frozen=True)
-class Scene:
-    """What was going on: submissions in flight, ring positions, the last value done."""
-
-    device: str
-    reached: int
-    submitted: int
-    flying: Sequence[Submission]
-    rings: Sequence[str]
-
-    @property
-    def running(self) -> Submission | None:
-        """The first submission that has not finished, while it is among those kept."""
-        is_kept = bool(self.flying) and self.flying[0].value == self.reached + 1
-        return self.flying[0] if is_kept else None
-
-    @property
-    def kernel(self) -> str:
-        """The kernel that runs, when only one can."""
-        if self.running is None or not self.running.kernels:
-            return "unknown"
-        names = list(dict.fromkeys(self.running.kernels))
-        return names[0] if len(names) == 1 else f"one of {', '.join(names[:8])}"
-
-    @property
-    def queue(self) -> str:
-        """The queue of the first submission that has not finished."""
-        if self.running is not None:
-            return self.running.queue
-        return "unknown" if self.flying else "none"
-
-    def facts(self) -> dict[str, object]:
-        """For the error's facts."""
-        return {
-            "submission": self.reached + 1 if self.flying else "none",
-            "queue": self.queue,
-            "finished": self.reached,
-            "submitted": self.submitted,
-            "rings": "; ".join(self.rings),
-            "last_submissions": "; ".join(str(s) for s in self.flying[:4]) or "none",
-        }
 
 
 def memory_fault(fault: MemoryFault, scene: Scene, nearest: str, detail: str = "") -> GpuFault:
@@ -135,43 +74,5 @@ def hardware_exception(exception: HardwareException, scene: Scene, detail: str) 
             "detail": detail or "the driver gave none",
             **scene.facts(),
         },
-        hint=RESTART,
-    )
-
-
-def hang(
-    scene: Scene, limit: float, waited: str, awaited: Mapping[str, object], detail: str
-) -> GpuTimeout:
-    """GpuTimeout telling what was waited for and what stands still."""
-    verdict = "nothing was submitted that has not finished"
-    if scene.running is not None:
-        verdict = f"stuck in submission {scene.running}"
-    elif scene.flying:
-        verdict = f"stuck in submission {scene.reached + 1}, which is too long ago to be known"
-    return GpuTimeout(
-        f"GpuTimeout on {scene.device}: no progress for {limit:g} s waiting for {waited}",
-        device=scene.device,
-        facts={
-            "limit": limit,
-            "verdict": verdict,
-            "kernel": scene.kernel,
-            "detail": detail or "the driver gave none",
-            **scene.facts(),
-            **awaited,
-        },
-        hint=(
-            "a kernel may not end, or a wait is never met; HCQ_TIMEOUT_MS sets the limit; "
-            f"{RESTART}"
-        ),
-    )
-
-
-def lost_again(first: BaseException, device: str) -> DeviceLost:
-    """What every later use raises: the first error, in short."""
-    text = str(first).splitlines()[0]
-    return DeviceLost(
-        f"{device} is lost since: {text}",
-        device=device,
-        facts=dict(getattr(first, "facts", {})),
         hint=RESTART,
     )

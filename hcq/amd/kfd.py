@@ -15,7 +15,6 @@ from typing import Any
 
 from hcq.capture import innermost
 from hcq.errors import (
-    DeviceBanned,
     DeviceOpenError,
     HcqError,
     IoctlError,
@@ -24,6 +23,7 @@ from hcq.errors import (
 )
 from hcq.host import Host, Region
 from hcq.ioctl_defs import Ioctl, kfd
+from hcq.process import check as check_process
 from hcq.timeline import SignalPool
 
 PAGE = 4096
@@ -65,6 +65,11 @@ class Allocation:
     region: Region | None
     gpus: list[int] = field(default_factory=list)
     is_user_memory: bool = False
+
+    @property
+    def is_vram(self) -> bool:
+        """Whether it lies on the GPU."""
+        return bool(self.flags & kfd.ALLOC_VRAM)
 
 
 class Kfd:
@@ -120,12 +125,7 @@ class Kfd:
 
     def check_process(self) -> None:
         """DeviceBanned in a forked child."""
-        if os.getpid() != self.process:
-            raise DeviceBanned(
-                "the device was opened before fork; a forked child may not use it",
-                facts={"opened_by": self.process, "used_by": os.getpid()},
-                hint="start workers with the spawn method, or open devices after the fork",
-            )
+        check_process(self.process)
 
     def acquire(self, gpu_id: int, render_node: str) -> None:
         """Take a GPU's address space for this process, once."""

@@ -9,12 +9,11 @@ from hcq.amd.defs import pm4 as pm4_defs
 from hcq.amd.defs import sdma as sdma_defs
 from hcq.amd.program import Program
 from hcq.errors import FieldError, LaunchError, QueueError, Unsupported
-from hcq.queue import Builder, Grid, Number, Word, high, low, word32
+from hcq.queue import COMPUTE, COPY, Builder, Grid, Number, Word, high, low, word32
 from hcq.timeline import TIME_OFFSET
 
 MAX_COPY_PIECES = 4096
 WORD_MASK = 0xFFFF_FFFF
-COMPUTE, COPY = "compute", "copy"
 MAX_WRITE_WORDS = 0x3FFC
 
 

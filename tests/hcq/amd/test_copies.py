@@ -7,7 +7,7 @@ import time
 import pytest
 
 from hcq import amd
-from hcq.amd import staging
+from hcq import staging
 from hcq.errors import BufferUseError, OutOfMemory
 
 SLOT = staging.SLOT_BYTES

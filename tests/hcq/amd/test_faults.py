@@ -115,7 +115,8 @@ def test_an_endless_kernel_is_named(machine, compiled):
 @pytest.mark.refusal
 def test_the_text_is_never_empty_when_the_driver_gives_nothing():
     from hcq.amd.events import MemoryFault
-    from hcq.amd.faults import Scene, memory_fault
+    from hcq.amd.faults import memory_fault
+    from hcq.faults import Scene
 
     fault = MemoryFault(0, False, False, False, True, 0)
     scene = Scene("AMD:0", 3, 5, [], ["compute0 put 9 get 7"])
@@ -130,7 +131,7 @@ def test_the_text_is_never_empty_when_the_driver_gives_nothing():
 def test_errors_pickle():
     import pickle
 
-    from hcq.amd.faults import Scene, hang
+    from hcq.faults import Scene, hang
 
     error = hang(Scene("AMD:0", 0, 1, [], []), 0.5, "value 1", {}, "")
     again = pickle.loads(pickle.dumps(error))
@@ -158,7 +159,7 @@ def test_writing_to_a_read_only_page_is_told_as_such(device, compiled):
 
 @pytest.mark.row("HCQ-12")
 def test_a_submission_too_long_ago_is_not_guessed():
-    from hcq.amd.faults import Scene, Submission, hang
+    from hcq.faults import Scene, Submission, hang
 
     flying = [Submission(70, "compute0", ("late",), 9)]
     error = hang(Scene("AMD:0", 3, 70, flying, []), 0.5, "value 70", {}, "")
