@@ -17,7 +17,8 @@ from hcq.settings import Context
 from runtime.backend import Code, Memory, MemoryOptions
 
 CLOSE_MS = 500  # limit of a wait without progress while closing
-STAMP_BYTES = 16  # two timestamps
+# Two timestamps, each in the upper half of 16 bytes; the lower half may be overwritten.
+STAMP_BYTES, FIRST_STAMP, LAST_STAMP = 32, 8, 24
 
 Place = tuple[Memory, int]
 Grid = tuple[int, int, int]
@@ -168,16 +169,16 @@ class HcqBackend:
             self.device.synchronize()  # the limit is on this kernel alone
         with self._use() as device:
             stamps = self._stamps.pop() if self._stamps else _stamps(device)
-            start = stamps.address
+            start, end = stamps.address + FIRST_STAMP, stamps.address + LAST_STAMP
             arguments = device.arguments(raw, values, grid, block)
             queue = device.queue("compute").timestamp(start)
-            queue.launch(raw, arguments, grid, block).barrier().timestamp(start + 8)
+            queue.launch(raw, arguments, grid, block).barrier().timestamp(end)
             value = device.submit(queue)
         try:
             device.wait(value, None if limit_ms is None else limit_ms / 1000)
         except WaitTimeout as error:
             raise self._ran_too_long(program, limit_ms or 0, error) from None
-        seconds = float(device.time(start, start + 8)) / 1e9
+        seconds = float(device.time(start, end)) / 1e9
         self._stamps.append(stamps)
         return seconds
 

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from hcq.amd.arch import ARCHES
 from hcq.errors import (
     ConfigError,
     DeviceBanned,
@@ -14,7 +15,9 @@ from hcq.errors import (
     IoctlError,
     LaunchError,
     Unsupported,
+    UnsupportedDevice,
     WaitTimeout,
+    missing_node,
 )
 from hcq.settings import Context
 from runtime.device import Device, Registry, Way
@@ -113,8 +116,8 @@ def test_index_that_is_too_large_gets_the_count(fake):
 
 @pytest.mark.refusal
 def test_device_of_a_later_version_is_unsupported_by_name():
-    with pytest.raises(Unsupported, match="device 'NV' is not supported yet"):
-        Device["NV"]
+    with pytest.raises(Unsupported, match="device 'CUDA' is not supported yet"):
+        Device["CUDA"]
 
 
 @pytest.mark.refusal
@@ -164,6 +167,7 @@ def test_unset_default_is_the_first_that_opens(monkeypatch, fake):
     assert registry.DEFAULT == "FAKE"
 
 
+@pytest.mark.row("REG-06")
 def test_passing_over_hardware_that_is_there_is_announced(monkeypatch, fake):
     monkeypatch.delenv("DEVICE", raising=False)
     monkeypatch.delenv("DEV", raising=False)
@@ -171,6 +175,51 @@ def test_passing_over_hardware_that_is_there_is_announced(monkeypatch, fake):
     registry = Registry({"GPU": (broken,), "FAKE": (Way("", "fake_backend"),)})
     with pytest.warns(FallbackWarning, match="FAKE is used: GPU: no rights on its node"):
         assert registry.DEFAULT == "FAKE"
+
+
+def uncountable(monkeypatch, error):
+    """A way whose GPUs can be neither opened nor counted."""
+
+    def fail(index=0):
+        raise error
+
+    module = type(sys)("uncountable")
+    module.open_backend = module.count = fail
+    monkeypatch.setitem(sys.modules, "uncountable", module)
+    monkeypatch.delenv("DEVICE", raising=False)
+    monkeypatch.delenv("DEV", raising=False)
+    return Registry({"GPU": (Way("W", "uncountable"),), "FAKE": (Way("", "fake_backend"),)})
+
+
+@pytest.mark.row("REG-06")
+def test_hardware_that_cannot_even_be_counted_is_announced(monkeypatch, fake):
+    registry = uncountable(monkeypatch, DeviceOpenError("no rights on /dev/gpu"))
+    with pytest.warns(FallbackWarning, match="FAKE is used: GPU: no rights on /dev/gpu"):
+        assert registry.DEFAULT == "FAKE"
+
+
+def test_a_machine_without_the_device_file_needs_no_warning(monkeypatch, fake):
+    registry = uncountable(monkeypatch, missing_node("/dev/gpu", "gpumod", "GPU"))
+    assert registry.DEFAULT == "FAKE"
+
+
+@pytest.mark.row("REG-06")
+@pytest.mark.refusal
+def test_an_unlisted_chip_that_is_named_is_refused(machine, monkeypatch):
+    monkeypatch.delitem(ARCHES, 110000)
+    machine("gfx1100")
+    with pytest.raises(UnsupportedDevice, match="gfx1100"):
+        Device["AMD"]
+
+
+@pytest.mark.row("REG-06")
+def test_an_unlisted_chip_by_default_is_passed_over_with_a_warning(machine, monkeypatch):
+    monkeypatch.delenv("DEVICE", raising=False)
+    monkeypatch.delenv("DEV", raising=False)
+    monkeypatch.delitem(ARCHES, 110000)
+    machine("gfx1100")
+    with pytest.warns(FallbackWarning, match="CPU is used: AMD: .*gfx1100"):
+        assert Device.DEFAULT == "CPU"
 
 
 @pytest.mark.refusal
