@@ -106,7 +106,7 @@ class Access:
             return self._uniform(operand.index + part, operand.index)
         if kind in ("imm", "fimm"):
             return self.number(U32, self._immediate(operand, part))
-        if kind == "const" and operand.base is None and operand.ubase is None:
+        if kind == "const" and not is_indexed(operand):
             return self.registers.constant_word(operand.bank, operand.value + 4 * part)
         raise self.refuse(f"with an operand of kind {kind}")
 
@@ -254,6 +254,14 @@ def read_flag(registers: Registers, operand: Operand) -> Value:
     else:
         value = registers.uniform_predicate(operand.index)
     return ~value if operand.inv else value
+
+
+def is_indexed(operand: Operand) -> bool:
+    """Whether a register takes part in where a constant lies."""
+    return any(
+        register is not None and register.index != ZERO_REGISTER
+        for register in (operand.base, operand.ubase)
+    )
 
 
 def is_uniform(instruction: Instruction) -> bool:

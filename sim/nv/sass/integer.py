@@ -124,7 +124,11 @@ def imad(x: Access) -> None:
             total = total + carry.to(U32)
         x.write(total)
         return
-    if x.has("U32"):
+    factor = x.constant_of(1)
+    if factor is not None and 0 < factor < 1 << 31 and factor & (factor - 1) == 0:
+        wide = x.raw(0).to(U64) if x.has("U32") else x.raw(0).bits(I32).to(I64).bits(U64)
+        product = wide << (factor.bit_length() - 1)
+    elif x.has("U32"):
         product = x.raw(0).to(U64) * x.raw(1).to(U64)
     else:
         wide = x.raw(0).bits(I32).to(I64) * x.raw(1).bits(I32).to(I64)

@@ -22,7 +22,7 @@ Function = Callable[[Access], None]
 # is written in order here, so fences and the waits of asynchronous copies have nothing to do.
 NO_EFFECT = frozenset({
     "NOP", "YIELD", "MEMBAR", "ERRBAR", "CGAERRBAR", "CCTL", "DEPBAR", "LDGDEPBAR", "NANOSLEEP",
-    "PMTRIG", "ENDCOLLECTIVE", "UCGABAR_ARV", "UCGABAR_WAIT", "BMOV",
+    "PMTRIG", "ENDCOLLECTIVE", "UCGABAR_ARV", "UCGABAR_WAIT",
 })  # fmt: skip
 
 # Instructions that move lanes, hold them or end them: the engines do them.

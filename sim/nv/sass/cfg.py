@@ -1,0 +1,156 @@
+"""A kernel's control flow: reachable instructions in basic blocks.
+
+Addresses are bytes from the kernel's entry. Code that cannot be fetched or decoded is no
+error here: the block ends in a `problem`, which counts only if a warp gets there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from hcq.errors import SimFault
+from sim.nv.sass.decode import decode
+from sim.nv.sass.instruction import TRUE_PREDICATE, Instruction, Operand
+from sim.nv.sass.operands import INSTRUCTION_SIZE
+from sim.nv.sass.semantics import CONTROL
+
+PAGE = 4096
+# What ends a block: lanes may part, wait, or leave.
+ENDS = CONTROL - {"BSSY", "BREAK"}
+STOPS = frozenset({"RET", "BRX"})  # unconditionally, nothing known follows
+
+
+@dataclass
+class Block:
+    """Instructions that run one after the other; `start` in bytes from the entry."""
+
+    start: int
+    instructions: list[Instruction] = field(default_factory=list)
+    successors: tuple[int, ...] = ()
+    problem: SimFault | None = None  # why there is no instruction at the end
+
+    @property
+    def end(self) -> int:
+        """Bytes from the entry to what follows the last instruction."""
+        return self.start + INSTRUCTION_SIZE * len(self.instructions)
+
+
+@dataclass
+class Program:
+    """All blocks reachable from the entry, by their start."""
+
+    blocks: dict[int, Block]
+
+    def span(self) -> tuple[int, int]:
+        """The first and one past the last byte of code."""
+        filled = [block for block in self.blocks.values() if block.instructions]
+        if not filled:
+            return 0, 0
+        return min(b.start for b in filled), max(b.end for b in filled)
+
+
+class CodeReader:
+    """Instructions by their offset from the entry, read page by page."""
+
+    def __init__(self, fetch: Callable[[int, int], bytes], entry: int, target: str) -> None:
+        self._fetch = fetch
+        self._entry = entry
+        self._target = target
+        self._pages: dict[int, bytes] = {}
+
+    def instruction(self, offset: int) -> Instruction:
+        """The instruction `offset` bytes after the entry; SimFault if there is none."""
+        address = self._entry + offset
+        number, start = divmod(address, PAGE)
+        page = self._pages.get(number)
+        if page is None:
+            page = self._pages[number] = self._fetch(number * PAGE, PAGE)
+        if start % INSTRUCTION_SIZE:
+            raise SimFault(f"code at {address:#x} is not a multiple of {INSTRUCTION_SIZE}")
+        word = int.from_bytes(page[start : start + INSTRUCTION_SIZE], "little")
+        return self._relative(decode(word, offset, target=self._target))
+
+    def _relative(self, instruction: Instruction) -> Instruction:
+        """Absolute targets as bytes from the entry, as all others are."""
+        if instruction.name not in ("CALL", "RET") or "ABS" not in instruction.modifiers:
+            return instruction
+        moved = tuple(
+            replace(o, value=o.value - self._entry) if o.kind in ("label", "jump") else o
+            for o in instruction.sources
+        )
+        return replace(instruction, sources=moved)
+
+
+def discover(reader: CodeReader, extra: Iterable[int] = ()) -> Program:
+    """Follow control flow from the entry and from `extra` targets of computed branches."""
+    found: dict[int, Instruction] = {}
+    problems: dict[int, SimFault] = {}
+    leaders = {0, *extra}
+    todo = list(leaders)
+    while todo:
+        at = todo.pop()
+        while at not in found and at not in problems:
+            try:
+                instruction = found[at] = reader.instruction(at)
+            except SimFault as problem:
+                problems[at] = problem
+                break
+            at += INSTRUCTION_SIZE
+            if instruction.name in ENDS:
+                targets = successors(instruction)
+                leaders.update(targets)
+                todo.extend(targets)
+                break
+    return _assemble(found, problems, leaders)
+
+
+def is_conditional(instruction: Instruction) -> bool:
+    """Whether some lanes may not do what the instruction says."""
+    flags = [instruction.guard, *(o for o in instruction.sources if _is_flag(o))]
+    return any(flag.index != TRUE_PREDICATE or flag.inv for flag in flags)
+
+
+def _is_flag(operand: Operand) -> bool:
+    return operand.kind in ("pred", "upred")
+
+
+def successors(instruction: Instruction) -> tuple[int, ...]:
+    """Known places where lanes go from a control instruction."""
+    name, after = instruction.name, instruction.address + INSTRUCTION_SIZE
+    known: list[int] = []
+    if name in ("BRA", "CALL") and instruction.target is not None:
+        known.append(instruction.target)
+    stops = name in ("BRA", "BRX", "RET", "EXIT", "CALL", "BPT")
+    unconditional = stops and not is_conditional(instruction) and not is_divergence(instruction)
+    if name == "CALL" or not unconditional:
+        known.append(after)
+    return tuple(known)
+
+
+def is_divergence(instruction: Instruction) -> bool:
+    """BRA.DIV and BRA.CONV ask how the lanes stand."""
+    return bool({"DIV", "CONV"} & set(instruction.modifiers))
+
+
+def _assemble(
+    found: dict[int, Instruction], problems: dict[int, SimFault], leaders: set[int]
+) -> Program:
+    blocks: dict[int, Block] = {}
+    for start in sorted(leaders):
+        block = blocks[start] = Block(start)
+        at = start
+        while True:
+            if at in problems:
+                block.problem = problems[at]
+                break
+            instruction = found[at]
+            block.instructions.append(instruction)
+            at += INSTRUCTION_SIZE
+            if instruction.name in ENDS:
+                block.successors = successors(instruction)
+                break
+            if at in leaders:
+                block.successors = (at,)
+                break
+    return Program(blocks)
