@@ -72,8 +72,8 @@ struct nv_ioctl_nvos02_parameters_with_fd {
     uint64_t pMemory;
     uint64_t limit;                  /* size - 1 */
     uint32_t status;
+    uint32_t pad;                    /* of the struct this one wraps */
     int32_t fd;
-    uint32_t pad;
 };
 struct nv_ioctl_nvos33_parameters_with_fd {
     uint32_t hClient;
