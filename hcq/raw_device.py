@@ -112,6 +112,16 @@ class RawDevice:
                 steps.callback(channel.close)
 
     @property
+    def driver_version(self) -> str:
+        """The kernel driver's version, for reports."""
+        return ""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Size of the GPU's own memory."""
+        return 0
+
+    @property
     def failed(self) -> BaseException | None:
         """The first error that made the device unusable, else None."""
         return self.work.failed

@@ -53,6 +53,8 @@ class HcqBackend:
         self.name: str = device.name
         self.arch: str = device.target
         self.renderers: tuple[str, ...] = getattr(device, "renderers", (f"LLVM:{device.target}",))
+        self.driver: str = getattr(device, "driver_version", "")
+        self.memory_size: int = getattr(device, "memory_bytes", 0)
         self._lock = threading.Lock()
         self._freed: deque[Any] = deque()
         self._stamps: list[Any] = []  # pairs of timestamps that nobody uses now

@@ -95,6 +95,16 @@ class Device(RawDevice):
         return self.clock.nanoseconds(ticks)
 
     @property
+    def driver_version(self) -> str:
+        """Of the kernel's compute interface."""
+        return "KFD {}.{}".format(*self._process.version)
+
+    @property
+    def memory_bytes(self) -> int:
+        """VRAM."""
+        return self._node.memory_bytes
+
+    @property
     def notes(self) -> list[str]:
         """Optional requests that the kernel refused."""
         return self._process.notes

@@ -82,6 +82,16 @@ class Device(RawDevice):
         return float(ticks)
 
     @property
+    def driver_version(self) -> str:
+        """Of the kernel modules."""
+        return self._driver.version
+
+    @property
+    def memory_bytes(self) -> int:
+        """Video memory."""
+        return self.gpu.memory_bytes
+
+    @property
     def notes(self) -> list[str]:
         """Optional requests that the kernel refused."""
         return self._driver.rm.notes
