@@ -39,6 +39,7 @@ from sim.nv.sass import (
 from sim.nv.sass.formats import NAMES, Names
 
 CHIPS = (80, 86, 89, 90, 100, 120)
+NO_CONSTANTS = 100  # since this chip arithmetic takes no operand from a constant bank
 
 _OPERAND = re.compile(
     r"(?P<kind>\[.*\]|[A-Z#~]+)(?P<inverted>!?)(?P<low>\d*)(?:\+(?P<width>\d+))?"
@@ -118,14 +119,15 @@ def _modifier(text: str) -> Modifier:
     return Modifier(((lows[0], first), *((low, 1) for low in lows[1:])), names)
 
 
-def _opcodes(text: str) -> Iterator[tuple[int, bool]]:
+def _opcodes(text: str) -> Iterator[tuple[int, bool, bool]]:
+    """12-bit opcode, whether it is uniform, whether its operand is a constant."""
     uniform = text.startswith("u")
     for item in text.lstrip("u").split(","):
         base, _, forms = item.partition("/")
         if not forms:
-            yield int(base, 16), uniform
+            yield int(base, 16), uniform, False
         for form in forms:
-            yield int(base, 16) | int(form) << 9, uniform
+            yield int(base, 16) | int(form) << 9, uniform, form in "35"
 
 
 def _holds(chip: int, condition: tuple[str, str]) -> bool:
@@ -135,37 +137,31 @@ def _holds(chip: int, condition: tuple[str, str]) -> bool:
     return chip >= number if relation == ">=" else chip < number
 
 
+def _chips(conditions: list[str]) -> frozenset[int]:
+    relations = [m.groups() for c in conditions if (m := _CHIP.fullmatch(c))]
+    return frozenset(chip for chip in CHIPS if all(_holds(chip, (r, n)) for r, n in relations))
+
+
 def _rows(table: str) -> Iterator[tuple[Row, frozenset[int]]]:
+    """Every row with the chips it is for."""
     for line in table.strip().splitlines():
-        if not line or line.startswith("#"):
-            continue
-        name, opcodes, conditions, destinations, sources, modifiers = (
-            column.strip() for column in line.split("|")
-        )
-        relations = [m.groups() for c in conditions.split() if (m := _CHIP.fullmatch(c))]
-        chips = frozenset(chip for chip in CHIPS if all(_holds(chip, (r, n)) for r, n in relations))
-        bits = tuple(
-            (int(m[1]), int(m[2] or 1), int(m[3], 16))
-            for c in conditions.split()
-            if (m := _BITS.fullmatch(c))
-        )
-        ignored = tuple(
-            (int(m[1]), int(m[2])) for c in conditions.split() if (m := _IGNORED.fullmatch(c))
-        )
-        for opcode, uniform in _opcodes(opcodes):
-            yield (
-                Row(
-                    name,
-                    opcode,
-                    uniform,
-                    bits,
-                    ignored,
-                    tuple(map(_operand, destinations.split())),
-                    tuple(map(_operand, sources.split())),
-                    tuple(map(_modifier, modifiers.split())),
-                ),
-                chips,
+        name, opcodes, conditions, *columns = (column.strip() for column in line.split("|"))
+        destinations, sources, modifiers = (column.split() for column in columns)
+        bits = [m for c in conditions.split() if (m := _BITS.fullmatch(c))]
+        ignored = [m for c in conditions.split() if (m := _IGNORED.fullmatch(c))]
+        chips = _chips(conditions.split())
+        for opcode, uniform, constant in _opcodes(opcodes):
+            row = Row(
+                name,
+                opcode,
+                uniform,
+                tuple((int(m[1]), int(m[2] or 1), int(m[3], 16)) for m in bits),
+                tuple((int(m[1]), int(m[2])) for m in ignored),
+                tuple(map(_operand, destinations)),
+                tuple(map(_operand, sources)),
+                tuple(map(_modifier, modifiers)),
             )
+            yield row, frozenset(chip for chip in chips if chip < NO_CONSTANTS or not constant)
 
 
 def _load() -> Mapping[int, Mapping[int, tuple[Row, ...]]]:
