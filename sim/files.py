@@ -19,7 +19,12 @@ OWNED = (
     "/sys/class/kfd",
     "/sys/class/drm",
     "/sys/module/amdgpu",
+    "/proc/driver/nvidia",
+    "/sys/module/nvidia",
+    "/sys/module/nvidia_uvm",
 )
+# Files that share the beginning of a name.
+OWNED_NAMES = ("/dev/nvidia",)
 
 
 class Files:
@@ -45,6 +50,8 @@ class Files:
 
     def owns(self, path: str) -> bool:
         """Whether a path belongs to the simulated machine, existing or not."""
+        if path.startswith(OWNED_NAMES):
+            return True
         return any(path == folder or path.startswith(f"{folder}/") for folder in OWNED)
 
     def read(self, path: str) -> bytes:

@@ -15,11 +15,13 @@ from types import ModuleType
 
 from hcq import host
 from hcq.errors import ConfigError, HcqError, Unsupported, nearest
-from sim.amd.chips import CHIPS
-from sim.machine import Machine
+from sim.amd.chips import CHIPS as AMD_CHIPS
+from sim.machine import DEFAULT_DRIVER, Machine
+from sim.nv.chips import CHIPS as NV_CHIPS
+from sim.nv.series import SERIES
 
-DEFAULT_GPU = "gfx1100"
-DEFAULT_DRIVER = "580.159.03"
+CHIPS = (*AMD_CHIPS, *NV_CHIPS)
+DEFAULT_GPUS = ("gfx1100", "sm_90")
 DRIVER = re.compile(r"\d+(\.\d+){0,2}")
 USAGE = (
     "python -m sim [--gpu NAME]... [--count N] [--seed N] [--driver V] [--stats] [--faults PLAN] "
@@ -56,7 +58,7 @@ def main(arguments: list[str], write: Callable[[str], object] = sys.stderr.write
         if options.stats:
             atexit.register(_print_stats, machines, write)
         names = [name for name in options.gpus for _ in range(options.count)]
-        machines.append(Machine(names, seed=options.seed))
+        machines.append(Machine(names, seed=options.seed, driver=options.driver))
     except HcqError as error:
         write(f"{type(error).__name__}: {error.what}\n")
         raise SystemExit(2) from None
@@ -90,7 +92,7 @@ def parse(arguments: list[str]) -> Options:
         what = "module" if options.is_module else "script"
         raise ConfigError(f"no {what} to run; usage: {USAGE}")
     options.target, options.arguments = (words or [""])[0], words[1:]
-    options.gpus = options.gpus or [DEFAULT_GPU]
+    options.gpus = options.gpus or list(DEFAULT_GPUS)
     return options
 
 
@@ -112,7 +114,10 @@ def _seed(options: Options, value: str) -> None:
 
 def _driver(options: Options, value: str) -> None:
     if not DRIVER.fullmatch(value):
-        raise ConfigError(f"--driver {value}: a version such as {DEFAULT_DRIVER} or 580; {_CHIPS}")
+        known = ", ".join(map(str, SERIES))
+        raise ConfigError(
+            f"--driver {value}: a version such as {DEFAULT_DRIVER} or a series of {known}; {_CHIPS}"
+        )
     options.driver = value
 
 

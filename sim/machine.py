@@ -13,21 +13,26 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from errno import EACCES, EAGAIN, EBADF, EINTR, EINVAL
 from itertools import count
 from typing import Any
 
-from hcq.errors import ConfigError
+from hcq.errors import ConfigError, nearest
 from hcq.host import EAGAIN_SECONDS, PAGE, LinuxHost, Region, refused
 from hcq.ioctl_defs import Ioctl, kfd
 from sim.amd import chips, drm, topology
 from sim.amd.gpu import Gpu, Limits
 from sim.amd.kfd import Kfd
 from sim.board import Board, Fault
-from sim.clock import RealClock, VirtualClock
+from sim.clock import Clock, RealClock, VirtualClock
 from sim.files import Files
 from sim.inject import Injection
+from sim.nv import chips as nv_chips
+from sim.nv.gpu import Gpu as NvGpu
+from sim.nv.limits import NvLimits
+from sim.nv.nodes import Nvidia
+from sim.nv.status import RmStatus
 from sim.refusal import Refusal
 from sim.schedule import FreeRunning, Scheduler, Seeded
 from sim.space import AddressSpace
@@ -39,6 +44,7 @@ NOTABLE = ("refused", "fault", "hang", "exception", "interrupt-lost")
 # share it, and the default of 5 ms would be felt at every wait.
 SWITCH_SECONDS = 0.0005
 NEWEST_KFD = (1, 18)
+DEFAULT_DRIVER = "580.159.03"  # of NVIDIA chips
 DEVICE_GROUP = "render"  # owns the device nodes, as distributions set it up
 _KFD = kfd.NODE
 _REQUEST_SIZE_SHIFT, _REQUEST_SIZE_MASK = 16, 0x3FFF
@@ -54,7 +60,10 @@ class _File:
 
 
 class Machine:
-    """A computer with simulated GPUs. `limits` are the fields of `Limits`."""
+    """A computer with simulated GPUs. `limits` are the fields of `Limits` and `NvLimits`.
+
+    `gpus` holds all of them, in order; indices in names and faults count each vendor's own.
+    """
 
     def __init__(
         self,
@@ -62,9 +71,8 @@ class Machine:
         *,
         seed: int | None = None,
         kfd: tuple[int, int] = (1, 17),
-        masked: Sequence[int] = (),
-        save_sizes: bool = False,
-        **limits: Any,
+        driver: str = DEFAULT_DRIVER,
+        **options: Any,
     ) -> None:
         if kfd[0] != 1 or not 0 <= kfd[1] <= NEWEST_KFD[1]:
             known = f"(1, 0) to {NEWEST_KFD}"
@@ -86,24 +94,20 @@ class Machine:
         self._board = Board(
             self._clock, self._space, self._record, self._notify, seed is not None
         )
-        built = Limits(**limits)
-        self.gpus = [
-            Gpu(self._board, chips.find(name), index, built) for index, name in enumerate(gpus)
-        ]
+        save_sizes = bool(options.pop("save_sizes", False))
+        masked: Sequence[int] = options.pop("masked", ())
+        self.gpus = _gpus(self._board, gpus, options)
+        self._amd = [gpu for gpu in self.gpus if isinstance(gpu, Gpu)]
         for index in masked:
-            self.gpus[index].masked = True
-        self.scheduler: Scheduler
-        if isinstance(self._clock, RealClock):
-            self.scheduler = FreeRunning(self.gpus)
-        else:
-            self.scheduler = Seeded(self.gpus, seed or 0, self._clock)
-        self.kfd = Kfd(self._board, self.gpus, self.scheduler, kfd)
+            self._amd[index].masked = True
+        self.scheduler = _scheduler(self.gpus, seed or 0, self._clock)
+        self.kfd = Kfd(self._board, self._amd, self.scheduler, kfd)
         self.kfd.render_file = self._render_file
         self.kfd.on_error = self._dump
-        topology.build(self.files, self.gpus, save_sizes=save_sizes)
-        self.files.add(_KFD, b"")
-        for gpu in self.gpus:
-            self.files.add(_render_node(gpu), b"")
+        own = [gpu for gpu in self.gpus if isinstance(gpu, NvGpu)]
+        self.nvidia = Nvidia(self._board, own, self.scheduler, driver)
+        self.nvidia.rm.refused = self._refused
+        self._lay_out(save_sizes)
         self._switch = sys.getswitchinterval()
         sys.setswitchinterval(min(self._switch, SWITCH_SECONDS))
         # At exit only the threads end: memory may still be looked at by whatever comes later.
@@ -116,17 +120,22 @@ class Machine:
         if not self.files.owns(path):
             return self._real.open(path)
         self.files.read(path)
-        gpu = next((g for g in self.gpus if _render_node(g) == path), None)
-        if path != _KFD and gpu is None:
+        gpu = next((g for g in self._amd if _render_node(g) == path), None)
+        is_nvidia = self.nvidia.owns(path)
+        if path != _KFD and gpu is None and not is_nvidia:
             raise OSError(EINVAL, "this file is only for reading", path)
         # A real descriptor, so that numbers, limits and leaks are those of the process.
         fd = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self._opened[fd] = _File(path, gpu, next(self._serials))
+        if is_nvidia:
+            self.nvidia.open(path, fd)
         return fd
 
     def close(self, fd: int) -> None:
         self._enter("close", "")
         self._opened.pop(fd, None)
+        if self.nvidia.has(fd):
+            self.nvidia.close(fd)
         os.close(fd)
 
     def ioctl(self, fd: int, call: Ioctl, args: Any) -> None:
@@ -156,6 +165,8 @@ class Machine:
         if file is None:
             return self._real.mmap(fd, size, offset, address)
         try:
+            if self.nvidia.has(fd):
+                return self.nvidia.mmap(fd, size, offset, address)
             if file.gpu:
                 return self.kfd.buffers.view(file.gpu, size, offset, address)
             return self.kfd.mmap(size, offset, address)
@@ -164,6 +175,10 @@ class Machine:
             self.refusals.append(("mmap", refusal.number, refusal.why))
             text = f"mmap: {os.strerror(refusal.number)}; {refusal.why}"
             raise OSError(refusal.number, text) from None
+        except RmStatus as refusal:
+            # What the resource manager would have seen before: the address is taken.
+            self._refused("mmap", refusal.status, refusal.why)
+            raise OSError(EINVAL, f"mmap: {refusal.why}") from None
 
     def munmap(self, region: Region) -> None:
         self.release(region.address, region.size)
@@ -172,6 +187,7 @@ class Machine:
         self._enter("munmap", "")
         self._space.release(address, size)
         self.kfd.buffers.released(address, size)
+        self.nvidia.released(address, size)
 
     def read(self, path: str) -> bytes:
         self._enter("read", path)
@@ -207,13 +223,18 @@ class Machine:
 
     @property
     def stats(self) -> dict[str, int]:
-        """Counters: dispatches, packets, waves, instructions, sdma_bytes."""
+        """Counters: dispatches, packets, waves, instructions, sdma_bytes.
+
+        On NVIDIA GPUs packets are methods, waves are warps, and sdma_bytes what copy engines
+        wrote.
+        """
         names = ("dispatches", "packets", "waves", "instructions", "sdma_bytes")
         counted = dict.fromkeys(names, 0) | self._board.counters
         for gpu in self.gpus:
             for name, value in gpu.executed().items():
-                if name in ("waves", "instructions"):
-                    counted[name] += int(value)
+                key = "waves" if name == "warps" else name
+                if key in ("waves", "instructions"):
+                    counted[key] += int(value)
         return counted
 
     @property
@@ -234,8 +255,29 @@ class Machine:
         self.injection.refuse(path, errno, None)
 
     def reset_gpu(self, index: int = 0, cause: str = "hang") -> None:
-        """Reset a GPU as the kernel does after a hang or, `cause` "ecc", a memory error."""
-        self.kfd.reset(self.gpus[index], cause)
+        """Reset an AMD GPU as the kernel does after a hang or, `cause` "ecc", a memory error."""
+        self.kfd.reset(self._amd[index], cause)
+
+    def lose_gpu(self, index: int = 0) -> None:
+        """Let an NVIDIA GPU fall off the bus."""
+        self.nvidia.gpus[index].lose()
+
+    def answer(self, call: int | str, status: int, times: int | None = None) -> None:
+        """Let the NVIDIA driver answer a call with a status, always or the next few times.
+
+        `call` is the number of a class or control, or the name of an escape or UVM call.
+        """
+        name = hex(call) if isinstance(call, int) else call
+        self.nvidia.rm.answers.refuse(name, status, times)
+
+    def answer_nth(self, nth: int, status: int) -> None:
+        """Let the nth NVIDIA call from now be answered with a status; some count twice."""
+        self.nvidia.rm.answers.fail(nth, status, None)
+
+    @property
+    def rm_objects(self) -> int:
+        """How many objects NVIDIA's resource manager holds, clients included."""
+        return self.nvidia.rm.handles()
 
     def drop_interrupts(self, lost: bool = True) -> None:
         """Lose every interrupt from now on, or no longer."""
@@ -243,7 +285,7 @@ class Machine:
 
     def evict(self, seconds: float) -> None:
         """Keep queues off the hardware for a time, as the kernel does when memory is short."""
-        for gpu in self.gpus:
+        for gpu in self._amd:
             gpu.evicted_until = self._clock.nanoseconds() + int(seconds * 1e9)
 
     def hold(self) -> None:
@@ -281,6 +323,7 @@ class Machine:
         for gpu in self.gpus:
             gpu.close()
         self.kfd.close()
+        self.nvidia.shut_down()
         self._space.close()
         for fd in self._opened:
             with suppress(OSError):
@@ -293,6 +336,9 @@ class Machine:
         file = self._opened.get(fd)
         if file is None:
             raise Refusal(EBADF, f"descriptor {fd} is not open")
+        if self.nvidia.has(fd):
+            self.nvidia.ioctl(fd, call.number, address)
+            return
         size = call.number >> _REQUEST_SIZE_SHIFT & _REQUEST_SIZE_MASK
         if file.gpu:
             drm.ioctl(call.number, address, size)
@@ -318,6 +364,19 @@ class Machine:
             self.log.append(stamped)
             self._digest.update(repr(stamped).encode())
 
+    def _lay_out(self, save_sizes: bool) -> None:
+        """The files of the drivers that have a GPU."""
+        if self._amd:
+            topology.build(self.files, self._amd, save_sizes=save_sizes)
+            self.files.add(_KFD, b"")
+        for gpu in self._amd:
+            self.files.add(_render_node(gpu), b"")
+        self.nvidia.build(self.files)
+
+    def _refused(self, name: str, status: int, why: str) -> None:
+        self._record("refused", name, status)
+        self.refusals.append((name, status, why))
+
     def _notify(self) -> None:
         self.scheduler.notify()
 
@@ -331,7 +390,44 @@ class Machine:
         self.files.add(f"/sys/class/drm/renderD{gpu.minor}/device/devcoredump/data", dump)
 
 
-
 def _render_node(gpu: Gpu) -> str:
     return f"/dev/dri/renderD{gpu.minor}"
+
+
+def _gpus(board: Board, names: Sequence[str], options: dict[str, Any]) -> list[Gpu | NvGpu]:
+    """The GPUs; each vendor's take the options that are theirs."""
+    limits = Limits(**_known(Limits, options))
+    nv_limits = NvLimits(**_known(NvLimits, options))
+    for name in options:
+        if not hasattr(limits, name) and not hasattr(nv_limits, name):
+            raise TypeError(f"a machine has no option {name!r}")
+    made: list[Gpu | NvGpu] = []
+    counts = {True: count(), False: count()}
+    for name in names:
+        index = next(counts[name in nv_chips.CHIPS])
+        if name in nv_chips.CHIPS:
+            made.append(NvGpu(board, nv_chips.find(name), index, nv_limits))
+        else:
+            made.append(Gpu(board, _amd_chip(name), index, limits))
+    return made
+
+
+def _scheduler(gpus: Sequence[Gpu | NvGpu], seed: int, clock: Clock) -> Scheduler:
+    return FreeRunning(gpus) if isinstance(clock, RealClock) else Seeded(gpus, seed, clock)
+
+
+def _amd_chip(name: str) -> chips.Chip:
+    known = (*chips.CHIPS, *nv_chips.CHIPS)
+    if name not in chips.CHIPS:
+        raise ConfigError(
+            f"no simulated chip {name!r}{nearest(name, known)}; there are: {', '.join(known)}",
+            facts={"gpu": name},
+        )
+    return chips.find(name)
+
+
+def _known(kind: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """The options that a class of limits has."""
+    names = {field.name for field in fields(kind)}
+    return {name: value for name, value in options.items() if name in names}
 

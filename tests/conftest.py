@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 def machine() -> Iterator[Callable[..., Machine]]:
     """machine(gpu="gfx1100", count=1, seed=None, kfd=(1, 17), **limits): a machine, in place.
 
-    `gpu` may be a list; `driver` is the version of NVIDIA chips, of which there are none yet.
+    `gpu` may be a list; `driver` is the version of NVIDIA's driver, or a series such as 580.
     Everything is shut down and the real machine back in place afterwards.
     """
     made: list[Machine] = []
@@ -28,7 +28,9 @@ def machine() -> Iterator[Callable[..., Machine]]:
 
     def make(gpu="gfx1100", count=1, driver=DEFAULT_DRIVER, **options):
         names = [gpu] if isinstance(gpu, str) else list(gpu)
-        found = Machine([name for name in names for _ in range(count)], **options)
+        found = Machine(
+            [name for name in names for _ in range(count)], driver=driver, **options
+        )
         made.append(found)
         host.use(found)
         return found

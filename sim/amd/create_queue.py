@@ -13,10 +13,10 @@ from sim.amd.chips import EOP_SIZE
 from sim.amd.gpu import Gpu
 from sim.amd.pm4 import Pm4Queue
 from sim.amd.queue import Queue, Setup
-from sim.refusal import Refusal
 from sim.amd.sdma import SdmaQueue
 from sim.amd.vm import Buffer, Buffers
 from sim.memory import PAGE
+from sim.refusal import Refusal
 
 MIN_RING_SIZE = 1024
 # Source: Linux errno.h; not one that user space has a name for.

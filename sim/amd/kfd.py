@@ -6,7 +6,6 @@ in the table is ENOTTY. State belongs to the process: closing the file ends noth
 """
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from errno import EBUSY, EEXIST, EFAULT, EINVAL, EIO, ENOTTY, EPERM, ETIME
@@ -26,6 +25,7 @@ from sim.amd.gpu import Gpu
 from sim.amd.queue import Queue
 from sim.amd.vm import GPUVM_BASE, GPUVM_LIMIT, Buffers
 from sim.board import Board
+from sim.held import Held
 from sim.memory import PageFault
 from sim.refusal import Refusal
 from sim.schedule import Scheduler
@@ -35,8 +35,6 @@ LDS_BASE, SCRATCH_BASE, APERTURE_SIZE = 1 << 48, 2 << 48, 1 << 32
 CLOCK_HZ = 1_000_000_000
 POLL_NANOSECONDS = 500_000  # virtual, at most
 WAIT_SLICE_SECONDS = 0.02
-PREEMPT_SECONDS = 5.0
-LOCK_SLICE_SECONDS = 0.01
 APERTURE_ENTRY = 56
 AGE_VERSION = (1, 14)
 
@@ -477,29 +475,3 @@ def _tell(entry: Any, waiter: Waiter, aged: bool) -> None:
             setattr(entry.hw_exception_data, name, value)
     elif event.kind == kfd.EVENT_SIGNAL and aged:
         entry.signal_event_data.last_event_age = event.age
-
-
-class Held:
-    """The lock of a queue's GPU, with the stepping thread told to make way.
-
-    Not waited for while another queue's kernel runs: this queue stands still then.
-    """
-
-    def __init__(self, queue: Queue) -> None:
-        self._queue = queue
-        self._gpu = queue.gpu
-        self._locked = False
-
-    def __enter__(self) -> None:
-        self._gpu.wanted += 1
-        limit = time.monotonic() + PREEMPT_SECONDS
-        while not self._locked and self._gpu.running in (None, self._queue):
-            self._locked = self._gpu.lock.acquire(timeout=LOCK_SLICE_SECONDS)
-            if not self._locked and time.monotonic() > limit:
-                self._gpu.wanted -= 1
-                raise Refusal(EIO, "the GPU cannot be preempted")
-
-    def __exit__(self, *error: object) -> None:
-        self._gpu.wanted -= 1
-        if self._locked:
-            self._gpu.lock.release()

@@ -14,8 +14,8 @@ from hcq.amd.defs import pm4
 from hcq.amd.defs.pm4 import Opcode
 from hcq.errors import SimFault
 from sim.amd import launch
-from sim.fields import fields, not_simulated
 from sim.amd.queue import SIGNS, Frame, Queue, compare
+from sim.fields import fields, not_simulated
 
 if TYPE_CHECKING:
     from sim.amd.gpu import Gpu

@@ -12,8 +12,8 @@ from hcq.amd.defs import pm4, sdma
 from hcq.amd.defs.sdma import Op
 from hcq.bits import Layout
 from hcq.errors import SimFault
-from sim.fields import fields, not_simulated
 from sim.amd.queue import SIGNS, Frame, Queue, compare
+from sim.fields import fields, not_simulated
 
 Handler = Callable[["SdmaQueue", "array[int]"], bool]
 Length = Callable[["array[int]", int], int]

@@ -12,8 +12,8 @@ from errno import EBUSY, EINVAL, ENODEV, ENOMEM, EPERM
 from hcq.host import MappedRegion, Region
 from hcq.ioctl_defs import kfd
 from sim.amd.gpu import Gpu
-from sim.refusal import Refusal
 from sim.memory import PAGE
+from sim.refusal import Refusal
 from sim.space import AddressSpace
 
 GPUVM_BASE = 0x1_0000
