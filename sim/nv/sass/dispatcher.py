@@ -6,6 +6,7 @@ complete is given up for the lanes that wait lowest. After a turn that did not e
 around a lock), the choice goes to other lanes, so that whoever holds the lock gets on.
 """
 
+from sim.isa import state
 from sim.nv.sass import frame
 
 
@@ -105,3 +106,56 @@ declare i32 @llvm.vector.reduce.smin.v32i32(<32 x i32>)
 declare i32 @llvm.fshr.i32(i32, i32, i32)
 """
 
+
+# i64 reduction(thread, warp): over the warps of the block that have not ended, the lanes where the
+# predicate of the last BAR.RED held, and (high half) the lanes that took part.
+REDUCTION = f"""
+define internal i64 @reduction(ptr %t, ptr %w) #0 {{
+entry:
+  %formp = getelementptr i8, ptr %w, i64 {4 * frame.REDUCTION_FORM}
+  %form = load i32, ptr %formp
+  %turn = and i32 %form, 1
+  %turn64 = zext i32 %turn to i64
+  %l = load ptr, ptr %t
+  %countp = getelementptr i8, ptr %l, i64 {state.WAVES}
+  %count = load i64, ptr %countp
+  %stridep = getelementptr i8, ptr %l, i64 {state.WAVE_STRIDE}
+  %stride = load i64, ptr %stridep
+  %firstp = getelementptr i8, ptr %t, i64 {state.WAVES_AT}
+  %first = load ptr, ptr %firstp
+  br label %warp
+warp:
+  %i = phi i64 [ 0, %entry ], [ %next, %done ]
+  %sum = phi i64 [ 0, %entry ], [ %total, %done ]
+  %at = mul i64 %i, %stride
+  %other = getelementptr i8, ptr %first, i64 %at
+  %statusp = getelementptr i8, ptr %other, i64 {state.STATUS}
+  %status = load i32, ptr %statusp
+  %itself = icmp eq ptr %other, %w
+  %ended = icmp eq i32 %status, {state.ENDED}
+  %others = xor i1 %itself, true
+  %skip = and i1 %ended, %others
+  br i1 %skip, label %done, label %add
+add:
+  %words = getelementptr i32, ptr %other, i64 %turn64
+  %yesp = getelementptr i8, ptr %words, i64 {4 * frame.REDUCTION}
+  %yes = load i32, ptr %yesp
+  %lanesp = getelementptr i8, ptr %words, i64 {4 * frame.REDUCTION_LANES}
+  %lanes = load i32, ptr %lanesp
+  %a = call i32 @llvm.ctpop.i32(i32 %yes)
+  %b = call i32 @llvm.ctpop.i32(i32 %lanes)
+  %a64 = zext i32 %a to i64
+  %b64 = zext i32 %b to i64
+  %up = shl i64 %b64, 32
+  %both = or i64 %up, %a64
+  %more = add i64 %sum, %both
+  br label %done
+done:
+  %total = phi i64 [ %sum, %warp ], [ %more, %add ]
+  %next = add i64 %i, 1
+  %again = icmp ult i64 %next, %count
+  br i1 %again, label %warp, label %out
+out:
+  ret i64 %total
+}}
+"""

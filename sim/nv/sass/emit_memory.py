@@ -313,14 +313,17 @@ class MemoryEmitter:
 
     def _copy(self, x: Access, operation: MemoryOp) -> None:
         """Global to shared memory. It is done at once; waiting for it has nothing to do."""
-        if x.has("ZFILL"):
-            raise x.refuse("filling with zeros")
-        guard = x.guard
+        guard, filled = x.guard, x.guard
         if x.flags and not (x.flags[0].index == 7 and not x.flags[0].inv):
             guard = x.flag(0) if guard is None else guard & x.flag(0)
         bits = self.registers.allowed_bits(guard)
+        if x.has("ZFILL"):  # Guess: lanes whose predicate does not hold store zeros
+            for part in range(operation.count):
+                self.write_staging(4 + part, own(x.number(U32, 0)))
         kind, register, base = self._address(x, x.data[1], "global")
         self._move(x, (f"{kind}_load_{operation.bits}", register, base), bits, self.staging(4))
+        if x.has("ZFILL"):
+            bits = self.registers.allowed_bits(filled)
         kind, register, base = self._address(x, x.data[0], "shared")
         self._move(x, (f"{kind}_store_{operation.bits}", register, base), bits, self.staging(4))
 

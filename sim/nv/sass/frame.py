@@ -20,6 +20,9 @@ LIMIT = 117  # the lowest place of the lanes that do not run: up to there nobody
 BLOCKED = 118
 ROTATE = 119  # not zero: the next choice goes to other lanes than the last
 LEADER = 120  # the lane the last choice followed
+REDUCTION = 121  # two words: lanes where the predicate of a BAR.RED held
+REDUCTION_LANES = 123  # two words: lanes that took part
+REDUCTION_FORM = 125  # bit 0: which of the two was last; bit 1: all must hold
 LIVE = state.EXEC  # lanes that have not exited
 
 # Rows behind the words, and the register files behind them.

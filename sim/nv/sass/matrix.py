@@ -13,7 +13,7 @@ truncation are not documented.
 Source: PTX ISA, "Matrix Fragments for mma.m16n8k16" and its neighbours.
 """
 
-from sim.isa.value import F16, F32, I32, U16, U32, Value, fma
+from sim.isa.value import F16, F32, F64, I32, U16, U32, U64, Value, fma
 from sim.nv.sass.access import Access
 from sim.nv.sass.half import float_of
 from sim.nv.sass.instruction import Operand
@@ -84,6 +84,20 @@ def hmma(x: Access) -> None:
         words = [halves[0] | (halves[1] << 16), halves[2] | (halves[3] << 16)]
     for part, word in enumerate(words):
         x.write_word(x.results[0], part, word)
+
+
+@means("DMMA")
+def dmma(x: Access) -> None:
+    """Doubles, 8x8x4: A's lane holds row g, column t; B's row t, column g."""
+    if x.instruction.modifiers[0] not in ("884", "8x8x4") or len(x.instruction.modifiers) > 1:
+        raise x.refuse("of that shape")
+    a, b = ([[x.pair(at).bits(F64)]] for at in (0, 1))
+    words = _words(x, Operand(x.data[2].kind, x.data[2].index, 4))
+    totals = [(words[n].to(U64) | (words[n + 1].to(U64) << 32)).bits(F64) for n in (0, 2)]
+    for at, value in enumerate(_sum(a, b, totals, 8)):
+        whole = value.bits(U64)
+        x.write_word(x.results[0], 2 * at, whole.to(U32))
+        x.write_word(x.results[0], 2 * at + 1, (whole >> 32).to(U32))
 
 
 @means("IMMA")

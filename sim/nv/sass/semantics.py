@@ -27,7 +27,8 @@ NO_EFFECT = frozenset({
 
 # Instructions that move lanes, hold them or end them: the engines do them.
 CONTROL = frozenset({
-    "BRA", "BRX", "CALL", "RET", "EXIT", "BSSY", "BSYNC", "BREAK", "WARPSYNC", "BAR", "BPT",
+    "BRA", "BRX", "CALL", "RET", "EXIT", "BSSY", "BSYNC", "BREAK", "WARPSYNC", "BAR", "BPT", "BMOV",
+    "B2R",
 })  # fmt: skip
 
 _REGISTRY: dict[str, Function] = {}

@@ -21,7 +21,7 @@ from sim.isa.value import BOOL, U32, Value
 from sim.nv.sass import frame
 from sim.nv.sass.access import NANS, PREDICATES, Access, guard_of, read_flag
 from sim.nv.sass.cfg import Block, Program
-from sim.nv.sass.dispatcher import DISPATCHER
+from sim.nv.sass.dispatcher import DISPATCHER, REDUCTION
 from sim.nv.sass.emit_memory import MemoryEmitter
 from sim.nv.sass.emit_registers import EmitRegisters, PendingStore
 from sim.nv.sass.instruction import ZERO_REGISTER, Instruction, Operand
@@ -341,6 +341,11 @@ apartagain:
         emitter.label(f"no_{name}", follows=True)
         self.advance(no, source)
 
+    def word(self, number: int) -> str:
+        """A word of the warp's state, i32, as it is now."""
+        place = self.emitter.effect(f"getelementptr i8, ptr %w, i64 {4 * number}")
+        return self.emitter.effect(f"load i32, ptr {place}")
+
     def condition(self, instruction: Instruction) -> Value:
         """BOOL: the guard and the predicate sources, all of them."""
         registers = self.registers
@@ -504,10 +509,28 @@ def _exit(t: Translator, i: Instruction) -> bool:
     return True
 
 
+def _convergence(i: Instruction) -> Operand:
+    """The convergence barrier that an instruction names."""
+    return next(o for o in (*i.destinations, *i.sources) if o.kind == "barrier")
+
+
+def _move_barrier(t: Translator, i: Instruction) -> bool:
+    """BMOV: a convergence barrier to or from a register."""
+    registers, access = t.registers, Access(i, t.registers)
+    number = _convergence(i).index
+    if i.destinations[0].kind == "barrier":
+        registers.set_barrier(number, access.word(access.data[0]), access.guard)
+        return False
+    access.write(registers.barrier(number))
+    if "CLEAR" in i.modifiers:
+        registers.set_barrier(number, registers.constant(U32, 0), access.guard)
+    return False
+
+
 def _split_mark(t: Translator, i: Instruction) -> bool:
     """BSSY: the lanes that run will wait for each other."""
     registers = t.registers
-    barrier = next(o for o in i.destinations if o.kind == "barrier")
+    barrier = _convergence(i)
     allowed = LlvmValue(t.emitter, U32, registers.allowed_bits(t.condition(i)), False)
     registers.set_barrier(barrier.index, allowed, t.condition(i))
     return False
@@ -516,7 +539,7 @@ def _split_mark(t: Translator, i: Instruction) -> bool:
 def _break(t: Translator, i: Instruction) -> bool:
     """BREAK: nobody waits any more for the lanes that run."""
     registers = t.registers
-    barrier = next(o for o in i.sources if o.kind == "barrier")
+    barrier = _convergence(i)
     gone: Value = LlvmValue(t.emitter, U32, registers.allowed_bits(t.condition(i)), False)
     left = registers.barrier(barrier.index) & ~gone
     text = own(left).text
@@ -527,7 +550,7 @@ def _break(t: Translator, i: Instruction) -> bool:
 def _synchronise(t: Translator, i: Instruction) -> bool:
     """BSYNC: wait for the lanes that the barrier names."""
     registers = t.registers
-    barrier = next(o for o in i.sources if o.kind == "barrier")
+    barrier = _convergence(i)
     need = "-1"
     if own(t.condition(i)).text != "true":
         raise SimFault(f"{i.spelling} with a condition is not simulated")
@@ -554,8 +577,11 @@ def _barrier(t: Translator, i: Instruction) -> bool:
     after = i.address + INSTRUCTION_SIZE
     named = [o for o in i.sources if o.kind in ("imm", "reg")]
     plain = named[0].kind == "imm" and all(o.kind == "imm" and not o.value for o in named[1:])
-    if "SYNC" not in i.modifiers or not plain or own(t.condition(i)).text != "true":
+    guard = guard_of(i, t.registers)
+    if "ARV" in i.modifiers or not plain or guard is not None:
         raise SimFault(f"{i.spelling} of part of a block is not simulated")
+    if "RED" in i.modifiers:
+        _contribute(t, i)
     if t.full:
         t._leave(after, state.BARRIER)
         return True
@@ -566,6 +592,43 @@ def _barrier(t: Translator, i: Instruction) -> bool:
     emitter.label(f"come_{name}", follows=True)
     t._leave(after, state.BARRIER)
     return True
+
+
+def _contribute(t: Translator, i: Instruction) -> None:
+    """BAR.RED: each warp leaves the lanes where its predicate holds, for B2R to combine.
+
+    Two places in turn: a warp can be one barrier ahead of one that has not read yet.
+    """
+    emitter, registers = t.emitter, t.registers
+    access = Access(i, registers)
+    running = LlvmValue(emitter, U32, registers.running_bits(), False)
+    bits = registers.mask_bits(access.flag(0)) & running
+    form = LlvmValue(emitter, U32, t.word(frame.REDUCTION_FORM), False)
+    turn = ~form & 1
+    kind = 1 if "AND" in i.modifiers else 0
+    for at, value in ((frame.REDUCTION, bits), (frame.REDUCTION_LANES, running)):
+        place = own((turn + at) << 2).text
+        pointer = emitter.effect(f"getelementptr i8, ptr %w, i32 {place}")
+        emitter.line(f"store i32 {own(value).text}, ptr {pointer}")
+    pointer = emitter.effect(f"getelementptr i8, ptr %w, i64 {4 * frame.REDUCTION_FORM}")
+    emitter.line(f"store i32 {own(turn | 2 * kind).text}, ptr {pointer}")
+
+
+def _read_barrier(t: Translator, i: Instruction) -> bool:
+    """B2R.RESULT: what the last BAR.RED of the block came to."""
+    if "RESULT" not in i.modifiers:
+        raise SimFault(f"{i.spelling} is not simulated")
+    emitter, access = t.emitter, Access(i, t.registers)
+    t.extras["reduction"] = REDUCTION
+    emitter.declarations.add("declare i32 @llvm.ctpop.i32(i32)")
+    count = emitter.effect("call i64 @reduction(ptr %t, ptr %w)")
+    yes = LlvmValue(emitter, U32, emitter.effect(f"trunc i64 {count} to i32"), False)
+    high = emitter.effect(f"lshr i64 {count}, 32")
+    everyone = LlvmValue(emitter, U32, emitter.effect(f"trunc i64 {high} to i32"), False)
+    form = LlvmValue(emitter, U32, t.word(frame.REDUCTION_FORM), False)
+    access.write_flag(0, (form >> 1 != 0).select(yes == everyone, yes != 0))
+    access.write(yes)
+    return False
 
 
 def _computed(t: Translator, i: Instruction) -> bool:
@@ -591,14 +654,17 @@ def _trap(t: Translator, i: Instruction) -> bool:
     emitter.label(f"trap_{name}", follows=True)
     t._fault(i.address, SimFault("the kernel stopped itself with BPT.TRAP"))
     emitter.label(f"on_{name}", follows=True)
-    t.advance(i.address + INSTRUCTION_SIZE, i.address)
+    if taken.text == "true":
+        emitter.line("unreachable")
+    else:
+        t.advance(i.address + INSTRUCTION_SIZE, i.address)
     return True
 
 
 CONTROL_EMITTERS: dict[str, Callable[[Translator, Instruction], bool]] = {
     "BRA": _branch, "EXIT": _exit, "BSSY": _split_mark, "BREAK": _break, "BSYNC": _synchronise,
     "WARPSYNC": _warp_sync, "BAR": _barrier, "RET": _computed, "BRX": _computed, "CALL": _call,
-    "BPT": _trap,
+    "BPT": _trap, "BMOV": _move_barrier, "B2R": _read_barrier,
 }  # fmt: skip
 
 

@@ -1,0 +1,468 @@
+"""Runs warps one instruction at a time over numpy arrays: the oracle for translated code.
+
+Lanes stand apart or together as in frame.py: each has a place, those at the lowest place that
+do not wait at a convergence point run next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hcq.errors import SimFault
+from sim.isa.numpy_value import NumpyValue
+from sim.isa.value import BOOL, U32, Type, Value
+from sim.memory import GpuMemory, PageFault
+from sim.nv.sass.access import NANS, PREDICATES, Access, guard_of, read_flag
+from sim.nv.sass.cfg import CodeReader
+from sim.nv.sass.decode import chip_number
+from sim.nv.sass.emit_registers import BLOCK_FIELDS, FIXED, THREAD_FIELDS
+from sim.nv.sass.instruction import Instruction, Operand
+from sim.nv.sass.launch import LOCAL_TOP, shared_size
+from sim.nv.sass.memory_ops import is_memory
+from sim.nv.sass.operands import INSTRUCTION_SIZE
+from sim.nv.sass.semantics import NO_EFFECT, lookup
+
+if TYPE_CHECKING:
+    from sim.nv.sass.launch import Lanes, Shape
+
+STOP_EVERY = 256  # instructions between looks at stop()
+PATIENCE = 200  # backward branches before other lanes get a turn
+LANES = 32
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class BadAccess(SimFault):
+    """What a warp did wrong: the fields of sim.nv.warp.WarpFault."""
+
+    def __init__(self, kind: str, address: int, access: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.address = address
+        self.access = access
+        self.pc = 0
+
+
+class Stopped(SimFault):
+    """stop() said so."""
+
+
+class SassValue(NumpyValue):
+    """Numpy values whose NaNs are NVIDIA's."""
+
+    NANS = NANS
+
+
+@dataclass
+class Block:
+    """What the warps of one block share."""
+
+    shape: Shape
+    memory: GpuMemory
+    shared: bytearray
+    number: tuple[int, int, int]
+    warps: list[Warp] = field(default_factory=list)
+
+
+class Warp:
+    """Registers and places of 32 lanes. Satisfies access.Registers."""
+
+    def __init__(self, block: Block, index: int, ids: Array, mask: int) -> None:
+        shape = block.shape
+        self.block = block
+        self.chip = chip_number(shape.sm)
+        self.ids = ids
+        self.local = shape.local_base + index * shape.local_bytes * LANES
+        self.registers = np.zeros((256, LANES), np.uint32)
+        self.predicates = np.zeros((7, LANES), np.bool_)
+        self.uniform = np.zeros(256, np.uint32)
+        self.uniform_predicates = np.zeros(7, np.bool_)
+        self.barriers = np.zeros((16, LANES), np.uint32)
+        self.places = np.zeros(LANES, np.int64)
+        self.live = np.array([bool(mask >> lane & 1) for lane in range(LANES)])
+        self.blocked = np.zeros(LANES, np.bool_)
+        self.active = self.live.copy()
+        self.at_barrier = False
+        self.reduction: tuple[int, int, bool] = 0, 0, False
+        self.given: tuple[int, int, bool] = 0, 0, False
+        self.executed = 0
+        self.patience = PATIENCE
+        self.leader = 0
+
+    # --- access.Registers
+
+    def read(self, index: int) -> SassValue:
+        """R."""
+        return SassValue(U32, self.registers[index].copy(), LANES)
+
+    def write(self, index: int, value: Value, mask: Value | None) -> None:
+        """R, in lanes that run."""
+        self._put(self.registers[index], value, mask)
+
+    def read_uniform(self, index: int) -> SassValue:
+        """UR."""
+        return SassValue(U32, self.uniform[index : index + 1].copy(), LANES)
+
+    def write_uniform(self, index: int, value: Value, mask: Value | None) -> None:
+        """UR."""
+        if self.somewhere(mask):
+            self.uniform[index] = self.one(value)
+
+    def predicate(self, index: int) -> SassValue:
+        """P."""
+        return SassValue(BOOL, self.predicates[index].copy(), LANES)
+
+    def set_predicate(self, index: int, value: Value, mask: Value | None) -> None:
+        """P, in lanes that run."""
+        self._put(self.predicates[index], value, mask)
+
+    def uniform_predicate(self, index: int) -> SassValue:
+        """UP."""
+        return SassValue(BOOL, self.uniform_predicates[index : index + 1].copy(), LANES)
+
+    def set_uniform_predicate(self, index: int, value: Value, mask: Value | None) -> None:
+        """UP."""
+        if self.somewhere(mask):
+            self.uniform_predicates[index] = self.somewhere(value)
+
+    def constant_word(self, bank: int, offset: int) -> SassValue:
+        """c[bank][offset]."""
+        place = self.block.shape.constants[bank]
+        if place is None:
+            raise BadAccess("memory", 0, "read", f"constant bank {bank} is not bound")
+        raw = self.block.memory.read(place[0] + offset, 4)
+        return SassValue(U32, np.frombuffer(raw, np.uint32).copy(), LANES)
+
+    def constant(self, target: Type, number: float) -> SassValue:
+        """A uniform value."""
+        return SassValue.uniform(target, number, LANES)  # type: ignore[return-value]
+
+    def running(self) -> SassValue:
+        """Lanes that run."""
+        return SassValue(BOOL, self.active.copy(), LANES)
+
+    def special(self, name: str) -> Value:
+        """SR_name."""
+        lane = np.arange(LANES, dtype=np.uint64)
+        one = np.uint64(1) << lane
+        masks = {
+            "LANEID": lane, "EQMASK": one, "LTMASK": one - 1, "LEMASK": 2 * one - 1,
+            "GTMASK": ~(2 * one - 1), "GEMASK": ~(one - 1),
+        }  # fmt: skip
+        if name in masks:
+            return self.lanes(masks[name].astype(np.uint32))
+        if name in THREAD_FIELDS:
+            return self.lanes(self.ids >> THREAD_FIELDS[name] & 0x3FF)
+        shape = self.block.shape
+        known = {
+            **{n: self.block.number[at] for n, at in BLOCK_FIELDS.items()}, **FIXED,
+            "SWINHI": shape.shared_window >> 32, "LWINHI": shape.local_window >> 32,
+            "SMEMSZ": shared_size(shape), "CLOCKLO": self.executed, "CLOCKHI": 0,
+            "GLOBALTIMERLO": self.executed, "GLOBALTIMERHI": 0,
+        }  # fmt: skip
+        if name not in known:
+            raise SimFault(f"special register SR_{name} is not simulated")
+        return self.constant(U32, known[name])
+
+    # --- beside it
+
+    def lanes(self, data: Array) -> SassValue:
+        """U32 lanes."""
+        return SassValue(U32, np.asarray(data, np.uint32), LANES)
+
+    def bits(self, value: Value | None) -> Array:
+        """BOOL as an array of lanes; None is true."""
+        if value is None:
+            return np.ones(LANES, np.bool_)
+        assert isinstance(value, NumpyValue)
+        return value.spread()
+
+    def allowed(self, mask: Value | None) -> Array:
+        """Lanes that run and that mask lets through."""
+        chosen: Array = self.active & self.bits(mask)
+        return chosen
+
+    def somewhere(self, value: Value | None) -> bool:
+        """Whether BOOL holds in a lane that runs."""
+        return bool((self.bits(value) & self.active).any())
+
+    def one(self, value: Value) -> int:
+        """The value of the first lane that runs."""
+        assert isinstance(value, NumpyValue)
+        return int(value.spread()[int(np.argmax(self.active))])
+
+    def _put(self, row: Array, value: Value, mask: Value | None) -> None:
+        assert isinstance(value, NumpyValue)
+        np.copyto(row, value.spread(), where=self.allowed(mask))
+
+    # --- who runs next
+
+    def choose(self) -> int:
+        """Make the lanes at the next place active; the place."""
+        free = self.live & ~self.blocked
+        able = free if free.any() else self.live
+        place = int(self.places[able].min())
+        if self.patience <= 0:
+            self.patience = PATIENCE
+            others = able & ~self.active
+            pool = others if others.any() else able
+            turned = [(self.leader + 1 + step) % LANES for step in range(LANES)]
+            self.leader = next(lane for lane in turned if pool[lane])
+            place = int(self.places[self.leader])
+        self.active = able & (self.places == place)
+        self.blocked &= ~self.active
+        return place
+
+    def wait_for(self, need: Array, after: int) -> None:
+        """At a convergence point: go on with all lanes that are needed, or wait."""
+        come = (self.blocked & (self.places == after)) | self.active
+        self.places[self.active] = after
+        if (need & self.live & ~come).any():
+            self.blocked |= self.active
+        else:
+            self.active = come
+            self.blocked &= ~come
+
+
+def run_grid(
+    memory: GpuMemory, shape: Shape, lanes: Lanes, stop: Callable[[], bool]
+) -> tuple[int, int]:
+    """Run every block in turn; (warps, instructions). BadAccess names what a warp did wrong."""
+    x, y, z = shape.grid
+
+    def fetch(address: int, size: int) -> bytes:
+        memory.check(address, size, "execute")
+        return memory.read(address, size)
+
+    code: dict[int, Instruction] = {}
+    reader = CodeReader(fetch, shape.code, shape.sm)
+    executed = 0
+    for index in range(x * y * z):
+        number = (index % x, index // x % y, index // (x * y))
+        block = Block(shape, memory, bytearray(shared_size(shape)), number)
+        for at, mask in enumerate(lanes.masks):
+            block.warps.append(Warp(block, at, lanes.ids[at], int(mask)))
+        executed += _run_block(block, reader, code, stop)
+    return x * y * z * lanes.count, executed
+
+
+def _run_block(
+    block: Block, reader: CodeReader, code: dict[int, Instruction], stop: Callable[[], bool]
+) -> int:
+    while any(warp.live.any() for warp in block.warps):
+        for warp in block.warps:
+            while warp.live.any() and not warp.at_barrier:
+                if warp.executed % STOP_EVERY == 0 and stop():
+                    raise Stopped(f"the kernel at {block.shape.code:#x} was stopped")
+                _step(warp, reader, code)
+        for warp in block.warps:
+            warp.at_barrier = False
+            warp.reduction = warp.given
+    return sum(warp.executed for warp in block.warps)
+
+
+def _step(warp: Warp, reader: CodeReader, code: dict[int, Instruction]) -> None:
+    place = warp.choose()
+    pc = warp.block.shape.code + place
+    try:
+        instruction = code.get(place)
+        if instruction is None:
+            instruction = code[place] = reader.instruction(place)
+        execute(warp, instruction)
+    except BadAccess as bad:
+        bad.pc = pc
+        raise
+    except PageFault as fault:
+        raise _located(
+            BadAccess("memory", fault.address, fault.access, str(fault)), pc
+        ) from None
+    except SimFault as fault:
+        raise _located(BadAccess("illegal", pc, "execute", str(fault)), pc) from None
+
+
+def _located(bad: BadAccess, pc: int) -> BadAccess:
+    bad.pc = pc
+    return bad
+
+
+def execute(warp: Warp, instruction: Instruction) -> None:
+    """Execute an instruction for the active lanes and move them on."""
+    from sim.nv.sass.interpret_memory import access_memory
+
+    warp.executed += 1
+    name = instruction.name
+    if name in CONTROL:
+        CONTROL[name](warp, instruction)
+        return
+    if name not in NO_EFFECT:
+        access = Access(instruction, warp)
+        if is_memory(name):
+            access_memory(access, warp)
+        else:
+            lookup(instruction)(access)
+    warp.places[warp.active] = instruction.address + INSTRUCTION_SIZE
+
+
+# --- control
+
+
+def _condition(warp: Warp, instruction: Instruction) -> Array:
+    """Lanes that run, pass the guard and the predicate sources."""
+    chosen = warp.allowed(guard_of(instruction, warp))
+    for operand in instruction.sources:
+        if operand.kind in PREDICATES:
+            chosen = chosen & warp.bits(read_flag(warp, operand))
+    return chosen
+
+
+def _go(warp: Warp, instruction: Instruction, taken: Array, targets: Any) -> None:
+    after = instruction.address + INSTRUCTION_SIZE
+    there = np.where(taken, targets, after)
+    if (there[warp.active] <= instruction.address).any():
+        warp.patience -= 1
+    warp.places = np.where(warp.active, there, warp.places)
+
+
+def _branch(warp: Warp, instruction: Instruction) -> None:
+    taken = _condition(warp, instruction)
+    if "CONV" in instruction.modifiers:
+        raise SimFault(f"{instruction.spelling} is not simulated")
+    if "DIV" in instruction.modifiers:
+        operand = next(o for o in instruction.sources if o.kind == "ureg")
+        wanted = warp.one(Access(instruction, warp).word(operand))
+        wanted = ~wanted if operand.inv else wanted
+        named = np.array([bool(wanted >> lane & 1) for lane in range(LANES)])
+        if not (named & warp.live & ~warp.active).any():
+            taken = np.zeros(LANES, np.bool_)
+    _go(warp, instruction, taken, instruction.target)
+
+
+def _jump(warp: Warp, instruction: Instruction) -> None:
+    operand = next(o for o in instruction.sources if o.kind == "jump")
+    base = operand.base
+    if base is None:
+        raise SimFault(f"{instruction.spelling} without a register is not simulated")
+    low = warp.registers[base.index].astype(np.int64) + operand.value
+    wrapped = (low & 0xFFFF_FFFF).astype(np.uint32).view(np.int32).astype(np.int64)
+    _go(warp, instruction, _condition(warp, instruction), wrapped)
+
+
+def _call(warp: Warp, instruction: Instruction) -> None:
+    if instruction.target is None:
+        _jump(warp, instruction)
+    else:
+        _go(warp, instruction, _condition(warp, instruction), instruction.target)
+
+
+def _exit(warp: Warp, instruction: Instruction) -> None:
+    gone = _condition(warp, instruction)
+    warp.live &= ~gone
+    warp.places[warp.active & ~gone] = instruction.address + INSTRUCTION_SIZE
+
+
+def _convergence(instruction: Instruction) -> Operand:
+    operands = (*instruction.destinations, *instruction.sources)
+    return next(o for o in operands if o.kind == "barrier")
+
+
+def _mask_of(lanes: Array) -> int:
+    return int(sum(1 << lane for lane in range(LANES) if lanes[lane]))
+
+
+def _mark(warp: Warp, instruction: Instruction) -> None:
+    chosen = _condition(warp, instruction)
+    warp.barriers[_convergence(instruction).index][chosen] = _mask_of(chosen)
+    _next(warp, instruction)
+
+
+def _break(warp: Warp, instruction: Instruction) -> None:
+    gone = _mask_of(_condition(warp, instruction))
+    warp.barriers[_convergence(instruction).index] &= np.uint32(~gone & 0xFFFF_FFFF)
+    _next(warp, instruction)
+
+
+def _move(warp: Warp, instruction: Instruction) -> None:
+    access = Access(instruction, warp)
+    row = warp.barriers[_convergence(instruction).index]
+    chosen = warp.allowed(access.guard)
+    if instruction.destinations[0].kind == "barrier":
+        value = access.word(access.data[0])
+        assert isinstance(value, NumpyValue)
+        np.copyto(row, value.spread(), where=chosen)
+    else:
+        access.write(warp.lanes(row.copy()))
+        if "CLEAR" in instruction.modifiers:
+            row[chosen] = 0
+    _next(warp, instruction)
+
+
+def _next(warp: Warp, instruction: Instruction) -> None:
+    warp.places[warp.active] = instruction.address + INSTRUCTION_SIZE
+
+
+def _lanes_of(mask: int) -> Array:
+    return np.array([bool(mask >> lane & 1) for lane in range(LANES)])
+
+
+def _synchronise(warp: Warp, instruction: Instruction) -> None:
+    row = warp.barriers[_convergence(instruction).index]
+    need = _lanes_of(int(row[int(np.argmax(warp.active))]))
+    warp.wait_for(need, instruction.address + INSTRUCTION_SIZE)
+
+
+def _warp_sync(warp: Warp, instruction: Instruction) -> None:
+    kinds = ("reg", "imm", "const", "ureg")
+    operand = next((o for o in instruction.sources if o.kind in kinds), None)
+    mask = 0xFFFF_FFFF
+    if operand is not None:
+        mask = warp.one(Access(instruction, warp).word(operand))
+    warp.wait_for(_lanes_of(mask), instruction.address + INSTRUCTION_SIZE)
+
+
+def _barrier(warp: Warp, instruction: Instruction) -> None:
+    named = [o for o in instruction.sources if o.kind in ("imm", "reg")]
+    plain = named[0].kind == "imm" and all(o.kind == "imm" and not o.value for o in named[1:])
+    if "ARV" in instruction.modifiers or not plain or guard_of(instruction, warp) is not None:
+        raise SimFault(f"{instruction.spelling} of part of a block is not simulated")
+    if "RED" in instruction.modifiers:
+        flag = warp.bits(Access(instruction, warp).flag(0))
+        yes = int((flag & warp.active).sum())
+        warp.given = yes, int(warp.active.sum()), "AND" in instruction.modifiers
+    warp.wait_for(warp.live.copy(), instruction.address + INSTRUCTION_SIZE)
+    if not warp.blocked.any():
+        warp.at_barrier = True
+
+
+def _read_barrier(warp: Warp, instruction: Instruction) -> None:
+    if "RESULT" not in instruction.modifiers:
+        raise SimFault(f"{instruction.spelling} is not simulated")
+    access = Access(instruction, warp)
+    parts: Sequence[Warp] = [w for w in warp.block.warps if w.live.any()]
+    yes, total = (sum(w.reduction[at] for w in parts) for at in (0, 1))
+    holds = yes == total if warp.reduction[2] else yes != 0
+    access.write_flag(0, warp.constant(BOOL, holds))
+    access.write(warp.constant(U32, yes))
+    _next(warp, instruction)
+
+
+def _trap(warp: Warp, instruction: Instruction) -> None:
+    if _condition(warp, instruction).any():
+        raise SimFault("the kernel stopped itself with BPT.TRAP")
+    _next(warp, instruction)
+
+
+CONTROL: dict[str, Callable[[Warp, Instruction], None]] = {
+    "BRA": _branch, "BRX": _jump, "RET": _jump, "CALL": _call, "EXIT": _exit, "BSSY": _mark,
+    "BREAK": _break, "BMOV": _move, "BSYNC": _synchronise, "WARPSYNC": _warp_sync,
+    "BAR": _barrier, "B2R": _read_barrier, "BPT": _trap,
+}  # fmt: skip
+
+
+def local_place(warp: Warp, lane: int, offset: int) -> int:
+    """The address of a byte of a lane's local memory: words of neighbouring lanes lie together."""
+    inside = offset - (LOCAL_TOP - warp.block.shape.local_bytes)
+    return warp.local + (inside & ~3) * LANES + 4 * lane + (inside & 3)
