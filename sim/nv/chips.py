@@ -22,7 +22,7 @@ COMMON = (
 
 @dataclass(frozen=True)
 class Chip:
-    """One chip. `copy_runlists` and video engines are not simulated."""
+    """One chip. Video and graphics engines are not simulated."""
 
     name: str
     device_id: int
@@ -38,7 +38,6 @@ class Chip:
     sms_per_tpc: int
     warps_per_sm: int
     shared_limit: int  # bytes of one block, the system's 1 KiB included
-    system_shared: int  # bytes of shared memory before a kernel's own that it cannot address
     vram_bytes: int
     bar1_bytes: int
     address_bits: int  # of host methods, ring and pushbuffer
@@ -63,33 +62,33 @@ _BLACKWELL_USERMODE = (c.HOPPER_USERMODE_A, c.BLACKWELL_USERMODE_A)
 
 SM_80 = Chip(
     "sm_80", 0x20B0, 0x800, 0x80, (c.AMPERE_CHANNEL_GPFIFO_A,), c.AMPERE_COMPUTE_A,
-    c.AMPERE_DMA_COPY_A, _AMPERE_USERMODE, (3,), 8, 8, 2, 64, 164 * KIB, 1 * KIB, 80 * GIB,
+    c.AMPERE_DMA_COPY_A, _AMPERE_USERMODE, (3,), 8, 8, 2, 64, 164 * KIB, 80 * GIB,
     128 * GIB, 40, reports=False, other_classes=(0x902D, 0xA140, 0xC697),
 )  # fmt: skip
 SM_86 = Chip(
     "sm_86", 0x2204, 0x806, 0x86, (c.AMPERE_CHANNEL_GPFIFO_A,), c.AMPERE_COMPUTE_B,
-    c.AMPERE_DMA_COPY_B, _AMPERE_USERMODE, (3,), 7, 6, 2, 48, 100 * KIB, 1 * KIB, 24 * GIB,
+    c.AMPERE_DMA_COPY_B, _AMPERE_USERMODE, (3,), 7, 6, 2, 48, 100 * KIB, 24 * GIB,
     32 * GIB, 40, other_classes=(0x902D, 0xA140, 0xC797, 0xC7B0),
 )  # fmt: skip
 SM_89 = Chip(
     "sm_89", 0x2684, 0x809, 0x89, (c.AMPERE_CHANNEL_GPFIFO_A,), c.ADA_COMPUTE_A,
-    c.AMPERE_DMA_COPY_B, _AMPERE_USERMODE, (3,), 12, 6, 2, 48, 100 * KIB, 1 * KIB, 24 * GIB,
+    c.AMPERE_DMA_COPY_B, _AMPERE_USERMODE, (3,), 12, 6, 2, 48, 100 * KIB, 24 * GIB,
     32 * GIB, 40, other_classes=(0x902D, 0xA140, 0xC997, 0xC9B0),
 )  # fmt: skip
 SM_90 = Chip(
     "sm_90", 0x2335, 0x900, 0x90, (c.HOPPER_CHANNEL_GPFIFO_A,), c.HOPPER_COMPUTE_A,
-    c.HOPPER_DMA_COPY_A, (c.HOPPER_USERMODE_A,), (3, 4), 8, 9, 2, 64, 228 * KIB, 0, 141 * GIB,
+    c.HOPPER_DMA_COPY_A, (c.HOPPER_USERMODE_A,), (3, 4), 8, 9, 2, 64, 228 * KIB, 141 * GIB,
     256 * GIB, 57, other_classes=(0x902D, 0xA140, 0xCB97, 0xB8B0, c.NV_CONFIDENTIAL_COMPUTE),
 )  # fmt: skip
 SM_100 = Chip(
     "sm_100", 0x2901, 0xA00, 0xA0, (c.BLACKWELL_CHANNEL_GPFIFO_A,), c.BLACKWELL_COMPUTE_A,
-    c.BLACKWELL_DMA_COPY_A, _BLACKWELL_USERMODE, (5,), 8, 10, 2, 64, 228 * KIB, 0, 180 * GIB,
+    c.BLACKWELL_DMA_COPY_A, _BLACKWELL_USERMODE, (5,), 8, 10, 2, 64, 228 * KIB, 180 * GIB,
     256 * GIB, 57, other_classes=(0x902D, 0xA140, 0xCD97, c.NV_CONFIDENTIAL_COMPUTE),
 )  # fmt: skip
 SM_120 = Chip(
     "sm_120", 0x2B85, 0xA04, 0xA4,
     (c.BLACKWELL_CHANNEL_GPFIFO_A, c.BLACKWELL_CHANNEL_GPFIFO_B), c.BLACKWELL_COMPUTE_B,
-    c.BLACKWELL_DMA_COPY_B, _BLACKWELL_USERMODE, (5,), 12, 8, 2, 48, 100 * KIB, 0, 32 * GIB,
+    c.BLACKWELL_DMA_COPY_B, _BLACKWELL_USERMODE, (5,), 12, 8, 2, 48, 100 * KIB, 32 * GIB,
     32 * GIB, 57, other_classes=(0x902D, 0xA140, 0xCE97, 0xCFB0),
 )  # fmt: skip
 

@@ -203,7 +203,7 @@ def _shared(found: _Fields, chip: Chip) -> int:
             f"SM_CONFIG_SHARED_MEM_SIZE {low}, {target}, {high} (least, target, most) for "
             f"{size} bytes of shared memory"
         )
-    return size - chip.system_shared
+    return size
 
 
 def _barriers(found: _Fields) -> int:

@@ -123,7 +123,8 @@ def test_fault_plans_are_not_available_yet():
 
 def test_options_and_their_defaults():
     options = parse(["script", "--stats"])
-    assert (options.gpus, options.count, options.seed) == (["gfx1100"], 1, None)
+    assert (options.gpus, options.count) == (["gfx1100", "sm_90"], 1)
+    assert options.seed is None
     assert (options.target, options.arguments, options.stats) == ("script", ["--stats"], False)
     options = parse(["--seed", "5", "--driver=580", "--stats", "-m", "mod", "x"])
     assert (options.seed, options.driver, options.stats) == (5, "580", True)
