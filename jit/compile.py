@@ -124,17 +124,19 @@ def renderer(name: str) -> Renderer:
 
 def choose(names: Sequence[str]) -> str:
     """The first usable of a backend's renderer names; CompileError with each one's reason."""
-    reasons = []
+    reasons, hints = [], []
     for name in names:
         try:
             renderer(name)
         except CompileError as error:
             reasons.append(error.what)
+            hints.append(error.hint)
         else:
             return name
     raise CompileError(
         f"no usable compiler among {', '.join(names) or 'none'}: {'; '.join(reasons)}",
         facts={"renderers": ",".join(names)},
+        hint="; ".join(dict.fromkeys(filter(None, hints))),
     )
 
 
