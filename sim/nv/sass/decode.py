@@ -18,7 +18,11 @@ _IMAD = 0x24
 _NO_SHIFTS = (1 << 16, 1 << 31)  # IMAD multiplies with these without being called SHL
 
 # Guarded by a uniform predicate although their slots are not those of the uniform datapath.
-_UNIFORM = frozenset({"UMOV", "USEL", "CS2UR", "ULDC", "LDCU", "S2UR", "UPLOP3", "UCGABAR_ARV", "UCGABAR_WAIT"})
+_UNIFORM = frozenset(
+    {
+        "ULDC", "LDCU", "S2UR", "CS2UR", "UMOV", "USEL", "UPLOP3", "UCGABAR_ARV", "UCGABAR_WAIT",
+    }
+)  # fmt: skip
 
 # The slots for registers. One that the row does not use may hold RZ or URZ.
 _SLOTS = (24, 32, 64)

@@ -12,20 +12,28 @@ modifiers    what follows the name: `LUT` always, `FTZ@80` if bit 80 is set, `!X
              is not, `rnd@78` the name of a field (formats.NAMES), `int64@80+73` a field
              of several pieces, high ones first, `fp8@88,3` three bits wide
 
-Operands: R16 register, U16 uniform register, P81 and Q81 predicate and uniform predicate
-(P!87 with a `not` bit behind it), A B C the operands of the form, #42+12 and ~40+24
-unsigned and signed numbers, L a branch target, J24 a branch through a register, S72 a
-special register, K16 a convergence barrier, D44 a scoreboard, [R24+U32+I40] memory.
-A letter after a dot says how a slot is read: f float, d double, h packed half, m packed
-half without swizzle, i integer with sign, x integer with complement, n plain; a second
-letter s prints immediates as signed. `:2` counts registers, `:w` takes the count from
-the size modifier. A question mark leaves an operand out of the text when it is PT or 0,
-`?<100` only on older chips.
+Operands: R16 a register, U16 a uniform register, P81 and Q81 a predicate and a uniform
+predicate (P!87 with a `not` bit behind it), PR all predicates, A B C the operands of the form
+(Z: B whose reuse hint is that of C), #42+12 and ~40+24 unsigned and signed numbers, W 64 bits
+of a number, T the table of PLOP3, S72 a special register, K16 a convergence barrier, D44 a
+scoreboard, C24+16 a constant with an index register (CU24+17 a uniform one), L N Y branch
+targets (far, near, absolute), J24 a branch through a register, V24 the lanes of a divergent
+branch, [R24+U32+I40] memory: w is a 64-bit base, e one if bit 72 is set, *78 two bits of
+scale, @76 the bit that makes U a descriptor, !90 the bit that must be set with it.
+
+A letter behind a dot says how a slot is read: f float, d double, e high half of a double,
+h packed half, m packed half without swizzle, t u v packed pair of floats (with the bit of its
+order), i integer with sign, x integer with complement, n plain; a second letter s marks
+signed immediates. b and y add a part of a register, q88 a half, g r c the words SIGN ROW COL;
+in J, a l c say how the target is written. `:2` counts registers, `:w` takes the count from
+the size modifier, `:q` from the formats of a conversion, `:x` from a matrix shape. A question
+mark leaves an operand out of the text when it is PT, RZ or 0, `?<100` only on older chips.
 """
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from sim.nv.sass import (
     opcodes_control,
@@ -86,6 +94,7 @@ class Row:
     modifiers: tuple[Modifier, ...]
 
 
+@cache
 def _operand(text: str) -> Slot:
     match = _OPERAND.fullmatch(text)
     if match is None:
@@ -103,6 +112,7 @@ def _operand(text: str) -> Slot:
     )
 
 
+@cache
 def _modifier(text: str) -> Modifier:
     name, _, place = text.partition("@")
     if not place:

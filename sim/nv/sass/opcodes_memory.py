@@ -45,17 +45,17 @@ ATOMG | 9a3 | 91=1 >=100 63=1 | P81 R16:w | [R24e+U64@63!90+I40+23] R32:w | \
 ATOMG | 3a9 | <90 | P81 R16:w | [R24e+I40] R32:w R64:w | E@72 CAS evict@84 oldcastype@73 strong@77
 ATOMG | 3a9 | >=90 | P81 R16:w | [R24e+I40] R32:w R64:w | E@72 CAS evict@84 castype@73 strong@77
 ATOM | 38a | 91=0 <90 76=0 | P81 R16:w | [R24e+I40] R32:w | \
-    E@72 atom@87 evict@84 oldatomtype@73 strong@77
+    E@72 sharedop@87 evict@84 oldatomtype@73 strong@77
 ATOM | 98a | 91=1 <90 76=0 | P81 R16:w | [R24e+U64@71!70+I40] R32:w | \
-    E@72 atom@87 evict@84 oldatomtype@73 strong@77
+    E@72 sharedop@87 evict@84 oldatomtype@73 strong@77
 ATOM | 38a | 91=0 >=90 <100 76=0 | P81 R16:w | [R24e+I40] R32:w | \
-    E@72 atom@87 evict@84 atomtype@73 strong@77
+    E@72 sharedop@87 evict@84 atomtype@73 strong@77
 ATOM | 98a | 91=1 >=90 <100 76=0 | P81 R16:w | [R24e+U64@71!70+I40] R32:w | \
-    E@72 atom@87 evict@84 atomtype@73 strong@77
+    E@72 sharedop@87 evict@84 atomtype@73 strong@77
 ATOM | 38a | 91=0 >=100 | P81 R16:w | [R24e+I40+23] R32:w | \
-    E@72 atom@87 evict@84 atomtype@73,3 strong@77
+    E@72 sharedop@87 evict@84 atomtype@73,3 strong@77
 ATOM | 98a | 91=1 >=100 63=1 | P81 R16:w | [R24e+U64@63!76+I40+23] R32:w | \
-    E@72 atom@87 evict@84 atomtype@73,3 strong@77
+    E@72 sharedop@87 evict@84 atomtype@73,3 strong@77
 ATOM | 38b | <90 | P81 R16:w | [R24e+I40] R32:w R64:w | E@72 CAS evict@84 oldcastype@73 strong@77
 ATOM | 38b | >=90 | P81 R16:w | [R24e+I40] R32:w R64:w | E@72 CAS evict@84 castype@73 strong@77
 RED | 98e | <90 76=0 | | [R24e+U64@71!90+I40] R32:w | E@72 red@87 evict@84 oldatomtype@73 strong@77
