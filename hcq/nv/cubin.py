@@ -68,6 +68,7 @@ class Cubin:
         self.entry = entry
         self.arch = arch
         self._check_target()
+        self._check_program_headers()
         self.text = self._text()
         self._check_flat()
         self.places: dict[int, int] = {}
@@ -102,6 +103,13 @@ class Cubin:
                 facts={"found": f"sm_{sm}", "wanted": self.arch.name},
                 hint=f"compile it for {self.arch.name}",
             )
+
+    def _check_program_headers(self) -> None:
+        # They lie at the end of the file: without them it was cut.
+        (at,) = struct.unpack_from("<Q", self.file.image, 32)
+        size, count = struct.unpack_from("<2H", self.file.image, 54)
+        if count and at + size * count > len(self.file.image):
+            raise bad("e_phoff", at, "puts program headers past the end of the file")
 
     def _text(self) -> Section:
         for section in self.file.sections:

@@ -37,13 +37,12 @@ class NvWork(Work):
         super().__init__(name, "", host)
         self.gpu = gpu
         self._pages: list[Allocation] = []
+        self.signals = SignalPool(self._page)
 
     def open(self, undo: ExitStack, timeline_start: int) -> None:
         """Signal cells and channels; what is to be undone goes on the stack."""
         self.arch = self.gpu.arch
         self.target = self.arch.name
-        undo.callback(self._give_pages)
-        self.signals = SignalPool(self._page)
         self.timeline = Timeline(self._signal(undo), self._signal(undo), timeline_start)
         self.waits = Waits(self.host, NoEvents(), self.check, self.progress, self.incident)
         progress = {kind: self._signal(undo) for kind in (COMPUTE, COPY)}
@@ -66,7 +65,8 @@ class NvWork(Work):
         page.region.write(0, bytes(PAGE))
         return page.address, page.region
 
-    def _give_pages(self) -> None:
+    def give_pages(self) -> None:
+        """Free the memory of the signal cells; once every cell was given back."""
         self.signals.close()
         while self._pages:
             free(self.gpu, self._pages.pop())

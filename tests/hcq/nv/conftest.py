@@ -147,7 +147,7 @@ SOURCES = {
     "bump": BUMP,
     "spin": SPIN,
     "sizes": SIZES,
-    "spill": SPILL.format(name="spill", words=64),
+    "spill": SPILL.format(name="spill", words=400),
     "spill_huge": SPILL.format(name="spill_huge", words=4000),
     "shared": SHARED.format(name="shared", words=256),
     "shared_most": SHARED.format(name="shared_most", words=12288),
