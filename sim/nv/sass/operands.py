@@ -21,8 +21,8 @@ _VARIABLE_LATENCY = frozenset(
     {"MUFU", "F2F", "F2I", "I2F", "FRND", "FLO", "POPC", "BREV", "FCHK", "NANOSLEEP", "WARPSYNC"}
 )
 _DOUBLE = frozenset({"DADD", "DMUL", "DFMA", "DSETP", "DMMA"})  # few such units in sm_120
-_WIDE_SIZES = {"64", "S64", "F64", "F32x2", "F16x4", "BF16x4"}
-_WIDEST_SIZES = {"128", "F32x4", "F16x8", "BF16x8"}
+_WIDE_SIZES = {"2", "64", "S64", "F64", "F32x2", "F16x4", "BF16x4"}
+_WIDEST_SIZES = {"4", "128", "F32x4", "F16x8", "BF16x8"}
 _MEMORY = re.compile(r"([RUI])(\d+)([we]?)(?:\*(\d+))?(?:@(\d+)(?:!(\d+))?)?(?:\+(\d+)(?=[+\]]))?")
 
 

@@ -199,3 +199,8 @@ def test_an_unknown_chip_is_refused():
 def test_code_that_ends_inside_an_instruction_is_refused():
     with pytest.raises(SimFault, match="code of 17 bytes ends inside an instruction"):
         list(decode_all(b"\0" * 17))
+
+
+def test_a_matrix_load_writes_a_register_for_each_matrix():
+    counts = [decode(0x000EA80000000000000010000008783B | n << 72) for n in (0, 1, 2)]
+    assert [instruction.destinations[0].count for instruction in counts] == [1, 2, 4]
