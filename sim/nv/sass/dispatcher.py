@@ -3,7 +3,8 @@
 `i32 dispatch(thread, warp)` picks the lanes at the lowest place among those that do not wait
 at a convergence point, and returns that place. If all wait, the barrier that will never be
 complete is given up for the lanes that wait lowest. After a turn that did not end (a loop
-around a lock), the choice goes to other lanes, so that whoever holds the lock gets on.
+around a lock), the choice goes to other lanes, so that whoever holds the lock gets on. Lanes
+whose loop has a YIELD are not waited for then.
 """
 
 from sim.isa import state
@@ -21,7 +22,7 @@ _MINIMUM = "call i32 @llvm.vector.reduce.smin.v32i32(<32 x i32>"
 DISPATCHER = f"""
 define internal i32 @dispatch(ptr %t, ptr %w) #0 {{
 entry:{_word("live", frame.LIVE)}{_word("blocked", frame.BLOCKED)}{_word("rotate", frame.ROTATE)}
-{_word("leader", frame.LEADER)}
+{_word("leader", frame.LEADER)}{_word("yielded", frame.YIELDED)}
   %activep = getelementptr i8, ptr %w, i64 {4 * frame.ACTIVE}
   %limitp = getelementptr i8, ptr %w, i64 {4 * frame.LIMIT}
   %rowp = getelementptr i8, ptr %w, i64 {frame.row_offset(frame.PLACES)}
@@ -38,9 +39,12 @@ entry:{_word("live", frame.LIVE)}{_word("blocked", frame.BLOCKED)}{_word("rotate
 other:                                    ; the first lane behind the last leader, at another place
   %last = load i32, ptr %activep
   %notlast = xor i32 %last, -1
-  %others = and i32 %able, %notlast
+  %gaveway = icmp ne i32 %yielded, 0
+  %any = select i1 %gaveway, i32 %live, i32 %able
+  store i32 0, ptr %yieldedp
+  %others = and i32 %any, %notlast
   %none = icmp eq i32 %others, 0
-  %pool = select i1 %none, i32 %able, i32 %others
+  %pool = select i1 %none, i32 %any, i32 %others
   %next = add i32 %leader, 1
   %shift = and i32 %next, 31
   %turned = call i32 @llvm.fshr.i32(i32 %pool, i32 %pool, i32 %shift)
@@ -54,11 +58,12 @@ other:                                    ; the first lane behind the last leade
   br label %choose
 choose:
   %place = phi i32 [ %lowest, %entry ], [ %its, %other ]
+  %from = phi i32 [ %able, %entry ], [ %any, %other ]
   %first = insertelement <32 x i32> poison, i32 %place, i64 0
   %placev = shufflevector <32 x i32> %first, <32 x i32> poison, <32 x i32> zeroinitializer
-  %herev = icmp eq <32 x i32> %ranked, %placev
+  %herev = icmp eq <32 x i32> %places, %placev
   %here = bitcast <32 x i1> %herev to i32
-  %group = and i32 %here, %able
+  %group = and i32 %here, %from
   %apart = xor i32 %group, -1
   %kept = and i32 %blocked, %apart
   store i32 %kept, ptr %blockedp

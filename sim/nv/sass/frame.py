@@ -13,6 +13,7 @@ from sim.isa import state
 
 # Words of the wave record; 96 and up are zero when a warp starts.
 PREDICATE = 96  # P0 to P6
+YIELDED = 103  # not zero: lanes in a loop said that others may go before them
 UNIFORM_PREDICATE = 104  # UP0 to UP6
 BLOCK_ID = 112  # x, y, z
 ACTIVE = 116  # lanes that run

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sim.nv.sass.launch import Lanes, Shape
 
 STOP_EVERY = 256  # instructions between looks at stop()
-PATIENCE = 200  # backward branches before other lanes get a turn
+PATIENCE = 25  # backward branches before other lanes get a turn
 LANES = 32
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -92,6 +92,7 @@ class Warp:
         self.executed = 0
         self.patience = PATIENCE
         self.leader = 0
+        self.yielded = False
 
     # --- access.Registers
 
@@ -208,6 +209,8 @@ class Warp:
         place = int(self.places[able].min())
         if self.patience <= 0:
             self.patience = PATIENCE
+            able = self.live if self.yielded else able
+            self.yielded = False
             others = able & ~self.active
             pool = others if others.any() else able
             turned = [(self.leader + 1 + step) % LANES for step in range(LANES)]
@@ -449,6 +452,11 @@ def _read_barrier(warp: Warp, instruction: Instruction) -> None:
     _next(warp, instruction)
 
 
+def _yield(warp: Warp, instruction: Instruction) -> None:
+    warp.yielded = True
+    _next(warp, instruction)
+
+
 def _trap(warp: Warp, instruction: Instruction) -> None:
     if _condition(warp, instruction).any():
         raise SimFault("the kernel stopped itself with BPT.TRAP")
@@ -458,7 +466,7 @@ def _trap(warp: Warp, instruction: Instruction) -> None:
 CONTROL: dict[str, Callable[[Warp, Instruction], None]] = {
     "BRA": _branch, "BRX": _jump, "RET": _jump, "CALL": _call, "EXIT": _exit, "BSSY": _mark,
     "BREAK": _break, "BMOV": _move, "BSYNC": _synchronise, "WARPSYNC": _warp_sync,
-    "BAR": _barrier, "B2R": _read_barrier, "BPT": _trap,
+    "BAR": _barrier, "B2R": _read_barrier, "BPT": _trap, "YIELD": _yield,
 }  # fmt: skip
 
 

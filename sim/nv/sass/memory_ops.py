@@ -23,7 +23,7 @@ SPACES = {
     "LDL": ("local", "load"), "STL": ("local", "store"),
     "LDC": ("constant", "load"), "ULDC": ("constant", "load"), "LDCU": ("constant", "load"),
     "ATOMG": ("global", "atomic"), "RED": ("global", "atomic"), "REDG": ("global", "atomic"),
-    "ATOMS": ("shared", "atomic"),
+    "ATOMS": ("shared", "atomic"), "ATOM": ("generic", "atomic"),
     "LDSM": ("shared", "matrix"), "STSM": ("shared", "matrix"),
     "LDGSTS": ("global", "copy"), "QSPC": ("generic", "query"),
 }  # fmt: skip

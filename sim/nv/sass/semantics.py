@@ -21,14 +21,14 @@ Function = Callable[[Access], None]
 # Instructions that change nothing the simulator keeps: fences, hints, caches, scoreboards. Memory
 # is written in order here, so fences and the waits of asynchronous copies have nothing to do.
 NO_EFFECT = frozenset({
-    "NOP", "YIELD", "MEMBAR", "ERRBAR", "CGAERRBAR", "CCTL", "DEPBAR", "LDGDEPBAR", "NANOSLEEP",
+    "NOP", "MEMBAR", "ERRBAR", "CGAERRBAR", "CCTL", "DEPBAR", "LDGDEPBAR", "NANOSLEEP",
     "PMTRIG", "ENDCOLLECTIVE", "UCGABAR_ARV", "UCGABAR_WAIT",
 })  # fmt: skip
 
 # Instructions that move lanes, hold them or end them: the engines do them.
 CONTROL = frozenset({
     "BRA", "BRX", "CALL", "RET", "EXIT", "BSSY", "BSYNC", "BREAK", "WARPSYNC", "BAR", "BPT", "BMOV",
-    "B2R",
+    "B2R", "YIELD",
 })  # fmt: skip
 
 _REGISTRY: dict[str, Function] = {}

@@ -527,6 +527,14 @@ def _move_barrier(t: Translator, i: Instruction) -> bool:
     return False
 
 
+def _yield(t: Translator, _: Instruction) -> bool:
+    """YIELD: the lanes that run may be waiting for what others do."""
+    if not t.full:
+        place = t.emitter.effect(f"getelementptr i8, ptr %w, i64 {4 * frame.YIELDED}")
+        t.emitter.line(f"store i32 1, ptr {place}")
+    return False
+
+
 def _split_mark(t: Translator, i: Instruction) -> bool:
     """BSSY: the lanes that run will wait for each other."""
     registers = t.registers
@@ -664,7 +672,7 @@ def _trap(t: Translator, i: Instruction) -> bool:
 CONTROL_EMITTERS: dict[str, Callable[[Translator, Instruction], bool]] = {
     "BRA": _branch, "EXIT": _exit, "BSSY": _split_mark, "BREAK": _break, "BSYNC": _synchronise,
     "WARPSYNC": _warp_sync, "BAR": _barrier, "RET": _computed, "BRX": _computed, "CALL": _call,
-    "BPT": _trap, "BMOV": _move_barrier, "B2R": _read_barrier,
+    "BPT": _trap, "BMOV": _move_barrier, "B2R": _read_barrier, "YIELD": _yield,
 }  # fmt: skip
 
 

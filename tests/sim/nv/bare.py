@@ -169,7 +169,7 @@ class Program:
     def relocate(self):
         for section in self.elf.sections:
             kind, at, size, target = section[2], section[5], section[6], section[8]
-            if kind not in (4, 9) or target not in self.at:
+            if kind not in (4, 9) or target not in self.at or ".merc" in section[0]:
                 continue
             step = 24 if kind == 4 else 16
             for place in range(at, at + size, step):
@@ -191,7 +191,17 @@ class Program:
             self.other(place, kind, address)
 
     def other(self, place, kind, address):
-        raise ValueError(f"relocation {kind:#x} at {place:#x} to {address:#x}")
+        """Targets of CALL.ABS: 48 bits of words from bit 34; since sm_90 8 bits lie at bit 16."""
+        memory = self.gpu.memory
+        word = int.from_bytes(memory.read(place, 16), "little")
+        field = address // 4
+        if kind == 0x3A:
+            word |= field << 34
+        elif kind == 0x4B:
+            word |= (field & 0xFF) << 16 | field >> 8 << 34
+        else:
+            raise ValueError(f"relocation {kind:#x} at {place:#x} to {address:#x}")
+        memory.write(place, word.to_bytes(16, "little"))
 
     def section(self, name):
         """(number, section) or None."""
