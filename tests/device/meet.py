@@ -1,0 +1,105 @@
+"""Runs the steps of a first contact: one line each, figures, and an end in any case."""
+
+import argparse
+import faulthandler
+import os
+import signal
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from contact import MEBI, Contact, Size
+from kernels import THREADS
+from steps import STEPS, Step, open_and_copy, train
+
+LIMIT_SECONDS = 280  # of the whole run
+SMALL = Size(MEBI, 1 << 14, 5)  # for simulators
+LAST_CALLS = 6  # of the recording, printed where a step fails
+
+
+def say(line: str) -> None:
+    """A line, at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def measured(contact: Contact) -> dict[str, float]:
+    """Launch latency in us, copy bandwidth in GB/s: on an open device, after its steps."""
+    device, size = contact.device, contact.size
+    program = contact.program("empty")
+    times = []
+    for _ in range(size.rounds):
+        start = time.perf_counter()
+        device.launch(program, (0,), (1, 1, 1), (THREADS, 1, 1))
+        device.synchronize()
+        times.append(time.perf_counter() - start)
+    source, target = (
+        device.allocate(size.copy_bytes, cpu_access=False, name="measured") for _ in range(2)
+    )
+    rates = []
+    for _ in range(5):
+        start = time.perf_counter()
+        contact.run(contact.queue("copy").copy(target.address, source.address, size.copy_bytes))
+        rates.append(size.copy_bytes / (time.perf_counter() - start) / 1e9)
+    for buffer in (source, target):
+        device.free(buffer)
+    return {"launch and wait, us": statistics.median(times) * 1e6, "copy, GB/s": max(rates)}
+
+
+def meet(make: Callable[[Path], Contact], arguments: list[str] | None = None) -> int:
+    """Run the steps and print one line each; the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--capture", type=Path, default=Path("first_contact.jsonl"))
+    parser.add_argument("--reopen", action="store_true", help="only open, copy, close")
+    options = parser.parse_args(arguments)
+    options.capture.unlink(missing_ok=True)
+    os.environ["HCQ_CAPTURE"] = str(options.capture)
+    os.environ.setdefault("HCQ_TIMEOUT_MS", "10000")
+    contact = make(options.capture)
+    if contact.is_simulated():
+        contact.size = SMALL
+    _limit()
+    if options.reopen:
+        say(open_and_copy(contact))
+        return 0
+    contact.open()
+    begun = time.monotonic()
+    for number, step in enumerate(STEPS, 1):
+        start = time.monotonic()
+        if step.run is train:
+            _measure(contact)
+        try:
+            seen = step.run(contact)
+        except Exception as error:
+            _report(number, step, error, contact)
+            return 1
+        took = time.monotonic() - start
+        say(f"{number:2d} {step.name:26} ok {took:6.2f} s  {seen}")
+    say(f"all {len(STEPS)} steps in {time.monotonic() - begun:.1f} s; {options.capture}")
+    return 0
+
+
+def _measure(contact: Contact) -> None:
+    for name, value in {**measured(contact), **contact.others()}.items():
+        say(f"   {name:26} {value:10.2f}")
+
+
+def _limit() -> None:
+    def over(number: int, frame: Any) -> None:
+        say(f"not done after {LIMIT_SECONDS} s")
+        faulthandler.dump_traceback(file=sys.stdout)
+        os._exit(1)
+
+    signal.signal(signal.SIGALRM, over)
+    signal.alarm(LIMIT_SECONDS)
+
+
+def _report(number: int, step: Step, error: BaseException, contact: Contact) -> None:
+    say(f"{number:2d} {step.name:26} FAILED: {type(error).__name__}: {error}")
+    for record in contact.records()[-LAST_CALLS:]:
+        changed = {k: v for k, v in record["out"].items() if record["args"].get(k) != v}
+        say(f"   {record['name']} ret={record['ret']} errno={record['errno']} {changed}")
+    say(f"   recorded in {contact.capture}")
