@@ -17,8 +17,8 @@ from hcq import host
 from hcq.errors import ConfigError, HcqError, Unsupported, nearest
 from sim.amd.chips import CHIPS as AMD_CHIPS
 from sim.machine import DEFAULT_DRIVER, Machine
+from sim.nv import series
 from sim.nv.chips import CHIPS as NV_CHIPS
-from sim.nv.series import SERIES
 
 CHIPS = (*AMD_CHIPS, *NV_CHIPS)
 DEFAULT_GPUS = ("gfx1100", "sm_90")
@@ -114,10 +114,9 @@ def _seed(options: Options, value: str) -> None:
 
 def _driver(options: Options, value: str) -> None:
     if not DRIVER.fullmatch(value):
-        known = ", ".join(map(str, SERIES))
-        raise ConfigError(
-            f"--driver {value}: a version such as {DEFAULT_DRIVER} or a series of {known}; {_CHIPS}"
-        )
+        accepted = f"a version such as {DEFAULT_DRIVER} or a series of {series.known()}"
+        raise ConfigError(f"--driver {value}: {accepted} is accepted; {_CHIPS}")
+    series.resolve(value)
     options.driver = value
 
 

@@ -271,8 +271,8 @@ class Machine:
         self.nvidia.rm.answers.refuse(name, status, times)
 
     def answer_nth(self, nth: int, status: int) -> None:
-        """Let the nth NVIDIA call from now be answered with a status; some count twice."""
-        self.nvidia.rm.answers.fail(nth, status, None)
+        """Let the nth call of NVIDIA's driver from now be answered with a status."""
+        self.nvidia.rm.answers.fail(nth, status, "call")
 
     @property
     def rm_objects(self) -> int:

@@ -214,7 +214,7 @@ class Rm:
         field = "status" if hasattr(own, "status") else "Status" if hasattr(own, "Status") else ""
         status = 0
         try:
-            self.wanted("escape", entry.ioctl.name)
+            self.wanted("call", entry.ioctl.name)
             entry.handler(self, file, own)
         except RmStatus as refusal:
             status = refusal.status

@@ -101,10 +101,17 @@ def resolve(driver: str) -> tuple[str, Series]:
     if not branch.isdecimal():
         raise ConfigError(f"driver {driver!r} is no version such as 580.159.03, or series")
     number = int(branch)
-    if driver == branch and number in _BRANCHES:
-        return _BRANCHES[number].newest, _BRANCHES[number]
+    if driver == branch and number not in SERIES:
+        raise ConfigError(f"driver series {driver} is not known; there are {known()}")
+    if driver == branch:
+        return SERIES[number].newest, SERIES[number]
     nearest = min(_BRANCHES, key=lambda known: abs(known - number))
     return driver, _BRANCHES[nearest]
+
+
+def known() -> str:
+    """The series that are simulated, for messages."""
+    return ", ".join(map(str, SERIES))
 
 
 def family(number: int) -> int:

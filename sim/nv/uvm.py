@@ -201,7 +201,7 @@ class Uvm:
 
     def _answer(self, call: Call, file: NodeFile, own: Any) -> int:
         try:
-            self.rm.wanted("uvm", call.name)
+            self.rm.wanted("call", call.name)
             if call.needs_space and not isinstance(file.uvm, Space):
                 raise RmStatus(ILLEGAL_ACTION, "UVM_INITIALIZE comes first")
             call.handler(self, file, own)
