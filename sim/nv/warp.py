@@ -35,6 +35,7 @@ SLICE_SECONDS = 0.005  # how long native code may run before Python looks at `st
 LONGEST_SLICE = 1 << 16  # blocks
 POLL_SECONDS = 0.0002  # between looks at `stop` while helpers finish
 HELPER_SECONDS = 0.0003  # work left that is worth waking a helper thread
+BRANCH_REACH = 1 << 16  # bytes behind known code where a table's targets may lie
 BRANCH_BANK = 2  # the constant bank that holds compilers' branch tables
 
 ACCESS = {state.READ: "read", state.WRITE: "write", state.EXECUTE: "execute"}
@@ -363,10 +364,12 @@ class _Run:
             return set()
         address, size = constants[BRANCH_BANK] or (0, 0)
         data = self._executor.memory.read(address, size & ~3)
-        low, high = known.span()
         words = memoryview(data).cast("i")
         places = {base + word for word in words for base in bases}
-        return {place for place in places if low <= place < high and place % 16 == 0}
+        return {
+            place for place in places for low, high in known.ranges()
+            if low <= place < high + BRANCH_REACH and place % 16 == 0
+        }  # fmt: skip
 
     # --- after
 

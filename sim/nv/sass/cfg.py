@@ -42,12 +42,18 @@ class Program:
 
     blocks: dict[int, Block]
 
-    def span(self) -> tuple[int, int]:
-        """The first and one past the last byte of code."""
-        filled = [block for block in self.blocks.values() if block.instructions]
-        if not filled:
-            return 0, 0
-        return min(b.start for b in filled), max(b.end for b in filled)
+    def ranges(self) -> list[tuple[int, int]]:
+        """Where code lies: (first byte, one past the last), sorted, neighbours merged.
+
+        Functions that a kernel calls may lie far from it.
+        """
+        merged: list[tuple[int, int]] = []
+        for start, end in sorted((b.start, b.end) for b in self.blocks.values()):
+            if merged and start <= merged[-1][1]:
+                merged[-1] = merged[-1][0], max(end, merged[-1][1])
+            elif end > start:
+                merged.append((start, end))
+        return merged
 
 
 class CodeReader:

@@ -68,7 +68,7 @@ def frnd(x: Access) -> None:
         bits = result.bits(U32) >> 16
         x.write(where(result.is_nan(), 0x7FFF, bits))
     else:
-        x.write(result + 0.0 if kind == "F64" else result)
+        x.write(result)
 
 
 def _integer_type(x: Access) -> Type:

@@ -191,8 +191,9 @@ PARTS = {"U16x2": 16, "S16x2": 16, "U8x4": 8, "S8x4": 8}
 @means("IMNMX", "VIMNMX", "VIADDMNMX")
 def minimum_maximum(x: Access) -> None:
     """The lesser where the predicate holds, else the greater; VIADDMNMX adds first."""
-    if len(x.results[0:1]) and x.results[0].count == 2:
-        raise x.refuse("of pairs")
+    if x.results[0].count == 2:
+        _minimum_of_pairs(x)
+        return
     first = x.u32(0) + x.u32(1) if x.instruction.name == "VIADDMNMX" else x.u32(0)
     second = x.u32(2) if x.instruction.name == "VIADDMNMX" else x.u32(1)
     least = x.flag(0)
@@ -212,6 +213,13 @@ def minimum_maximum(x: Access) -> None:
             one = where(one < 0, 0, one)
         total = total | ((one.bits(U32) & ((1 << bits) - 1)) << at)
     x.write(total)
+
+
+def _minimum_of_pairs(x: Access) -> None:
+    if x.has_flag_result(0) or x.has_flag_result(1):
+        raise x.refuse("with predicates")
+    kind = U64 if x.has("U64") else I64
+    x.write(_choose(x.pair(0).bits(kind), x.pair(1).bits(kind), x.flag(0)))
 
 
 def _choose(a: Value, b: Value, least: Value) -> Value:

@@ -93,6 +93,7 @@ class Warp:
         self.patience = PATIENCE
         self.leader = 0
         self.yielded = False
+        self.turn: Array | None = None  # lanes that were given a turn, while they are together
 
     # --- access.Registers
 
@@ -204,6 +205,13 @@ class Warp:
 
     def choose(self) -> int:
         """Make the lanes at the next place active; the place."""
+        if self.turn is not None and self.patience > 0:
+            places = self.places[self.turn]
+            if (self.turn & self.live & ~self.blocked).sum() == len(places) and len(places):
+                if (places == places[0]).all():
+                    self.active = self.turn
+                    return int(places[0])
+        self.turn = None
         free = self.live & ~self.blocked
         able = free if free.any() else self.live
         place = int(self.places[able].min())
@@ -216,6 +224,7 @@ class Warp:
             turned = [(self.leader + 1 + step) % LANES for step in range(LANES)]
             self.leader = next(lane for lane in turned if pool[lane])
             place = int(self.places[self.leader])
+            self.turn = able & (self.places == place)
         self.active = able & (self.places == place)
         self.blocked &= ~self.active
         return place

@@ -30,8 +30,7 @@ class Kernel:
     entry: int
     target: str  # "sm_90"
     program: Program
-    code: bytes
-    low: int  # of the code, bytes from the entry
+    code: tuple[tuple[int, bytes], ...]  # pieces: bytes from the entry, and what lies there
     functions: dict[bool, int] = field(default_factory=dict)  # full, part
     targets: set[int] = field(default_factory=set)  # computed branch targets seen so far
 
@@ -120,9 +119,12 @@ class Kernels:
     def _is_current(self, kernel: Kernel) -> bool:
         if kernel.problems:
             return False  # what could not be decoded may have been written since
-        start = kernel.entry + kernel.low
-        self._memory.check(start, len(kernel.code), "execute")
-        return ctypes.string_at(start, len(kernel.code)) == kernel.code
+        for low, code in kernel.code:
+            start = kernel.entry + low
+            self._memory.check(start, len(code), "execute")
+            if ctypes.string_at(start, len(code)) != code:
+                return False
+        return True
 
     def _decoded(self, entry: int, target: str, targets: set[int]) -> Kernel:
         def fetch(address: int, size: int) -> bytes:
@@ -130,16 +132,15 @@ class Kernels:
             return ctypes.string_at(address, size)
 
         program = discover(CodeReader(fetch, entry, target), targets)
-        low, high = program.span()
-        if high > low:
-            self._memory.check(entry + low, high - low, "execute")
-        code = ctypes.string_at(entry + low, high - low)
-        return Kernel(entry, target, program, code, low, targets=set(targets))
+        code = tuple(
+            (low, ctypes.string_at(entry + low, high - low)) for low, high in program.ranges()
+        )
+        return Kernel(entry, target, program, code, targets=set(targets))
 
     def _translated(self, kernel: Kernel, full: bool) -> int:
         problems = [(at, str(problem)) for at, problem in sorted(kernel.problems.items())]
         identity = (
-            digest_of(Path(__file__).parent), kernel.target, full, kernel.low,
+            digest_of(Path(__file__).parent), kernel.target, full,
             sorted(kernel.targets), problems, kernel.entry if kernel.is_placed else 0, kernel.code,
         )  # fmt: skip
         key = hashlib.sha256(repr(identity).encode()).hexdigest()
