@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from hcq.arguments import Argument
-from hcq.bits import align
+from hcq.bits import Layout, align
 from hcq.elf import (
     ET_EXEC,
     SHF_EXECINSTR,
@@ -41,6 +41,14 @@ NUM_BARRIERS, VRC_CTA_INIT_COUNT = 0x4C, 0x4A
 FORMAT_PAYLOAD = 4
 
 R_CUDA_64, R_CUDA_ABS32_LO, R_CUDA_ABS32_HI = 2, 0x38, 0x39
+# Targets of absolute calls, in units of 4 bytes: up to Ada in one field, from Hopper on in two.
+# Observed: nvdisasm 13.3 shows the target again.
+R_CUDA_ABS47_34, R_CUDA_ABS55_16_34 = 0x3A, 0x4B
+_CALL_BYTES, _CALL_UNIT = 16, 4
+_CALLS = {
+    R_CUDA_ABS47_34: Layout("CALL", 128, {"target": (80, 34)}),
+    R_CUDA_ABS55_16_34: Layout("CALL", 128, {"target_high": (80, 34), "target_low": (23, 16)}),
+}
 _IMMEDIATE_AT = 4  # of an instruction
 # Bank 0 is laid down per launch; Blackwell's .nv.merc sections are for tools.
 _UPLOADED = (".text.", ".nv.global", ".nv.constant")
@@ -274,24 +282,46 @@ class Cubin:
             raise bad(f"symbol {name!r} st_shndx", section, "is in a section without memory")
         return self.places[section] + value
 
-    def _apply(self, image: bytearray, relocation: Relocation, target: int) -> None:
-        size = 8 if relocation.kind == R_CUDA_64 else 4
-        inside = relocation.offset + (0 if size == 8 else _IMMEDIATE_AT)
+    def _at(self, relocation: Relocation, inside: int, size: int) -> int:
+        """Where in the image what a relocation changes lies."""
         home = self.file.sections[relocation.section]
         if inside + size > home.size:
             raise bad(f"relocation in {home.name} r_offset", relocation.offset, "is outside it")
-        at = self.places[home.index] + inside
+        return self.places[home.index] + inside
+
+    def _call(self, image: bytearray, relocation: Relocation, target: int) -> None:
+        """Give an absolute call its target."""
+        layout = _CALLS[relocation.kind]
+        at = self._at(relocation, relocation.offset, _CALL_BYTES)
+        word = int.from_bytes(image[at : at + _CALL_BYTES], "little")
+        held = 0
+        for field, bits in layout.unpack(word).items():
+            high, low = layout.span(field)
+            held = held << high - low + 1 | bits
+        addend = relocation.addend if relocation.is_addend_stated else held * _CALL_UNIT
+        units, rest = divmod(target + addend, _CALL_UNIT)
+        if rest or units < 0:
+            raise _unfit(relocation, target + addend)
+        fields = {}
+        for field in reversed(layout.fields):
+            high, low = layout.span(field)
+            fields[field], units = units % (1 << high - low + 1), units >> high - low + 1
+        if units:
+            raise _unfit(relocation, target + addend)
+        word = layout.unknown(word) | layout.pack(**fields)
+        image[at : at + _CALL_BYTES] = word.to_bytes(_CALL_BYTES, "little")
+
+    def _apply(self, image: bytearray, relocation: Relocation, target: int) -> None:
+        if relocation.kind in _CALLS:
+            self._call(image, relocation, target)
+            return
+        size = 8 if relocation.kind == R_CUDA_64 else 4
+        home = self.file.sections[relocation.section]
+        at = self._at(relocation, relocation.offset + (0 if size == 8 else _IMMEDIATE_AT), size)
         held = int.from_bytes(image[at : at + size], "little")
         value = target + (relocation.addend if relocation.is_addend_stated else held)
         if not 0 <= value < 1 << 64:
-            raise CodeObjectError(
-                f"relocation against {relocation.symbol.name!r} does not fit",
-                facts={
-                    "kind": relocation.kind,
-                    "symbol": relocation.symbol.name,
-                    "value": hex(value),
-                },
-            )
+            raise _unfit(relocation, value)
         if relocation.kind == R_CUDA_64:
             image[at : at + 8] = value.to_bytes(8, "little")
         elif relocation.kind == R_CUDA_ABS32_LO:
@@ -322,3 +352,14 @@ def _entries(data: bytes, name: str) -> Iterator[tuple[int, int | bytes]]:
             raise bad(f"{name} attribute {attribute:#x} size", value, "is past the section's end")
         yield attribute, data[at : at + value]
         at += value
+
+
+def _unfit(relocation: Relocation, value: int) -> CodeObjectError:
+    return CodeObjectError(
+        f"relocation against {relocation.symbol.name!r} does not fit",
+        facts={
+            "kind": relocation.kind,
+            "symbol": relocation.symbol.name,
+            "value": hex(value),
+        },
+    )

@@ -15,7 +15,7 @@ from hcq.memory import Buffer
 from hcq.nv.cubin import Cubin
 from hcq.nv.defs.qmd import ALIGNMENT
 from hcq.nv.driver import Driver, driver
-from hcq.nv.gpu import Gpu
+from hcq.nv.gpu import gpu_of
 from hcq.nv.local import LocalMemory
 from hcq.nv.memory import Kind, Memory
 from hcq.nv.program import Program
@@ -53,8 +53,8 @@ class Device(RawDevice):
         capture.device(host, self.name, self.target)
 
     def _open(self, undo: ExitStack, host: Host, timeline_start: int) -> None:
-        self.gpu = Gpu(self._driver, _find(self._driver, self.index), self.name)
-        self.gpu.open(undo)
+        self.gpu = gpu_of(self._driver, _find(self._driver, self.index), self.name)
+        undo.callback(self.gpu.leave)
         self.arch = self.gpu.arch
         self.target = self.arch.name
         work = self.work = NvWork(self.name, self.gpu, host)

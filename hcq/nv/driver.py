@@ -10,6 +10,7 @@ import threading
 import warnings
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 from hcq.capture import innermost
 from hcq.errors import DeviceOpenError, FallbackWarning, HcqError, missing_node
@@ -50,6 +51,7 @@ class Driver:
         self.process = os.getpid()
         self.lock = threading.RLock()
         self.members: list[object] = []  # open devices
+        self.gpus: dict[int, Any] = {}  # what the devices of one GPU share, by its id
         self._closing = ExitStack()
         with ExitStack() as undo:
             self.ctl = open_node(host, nv_escape.CONTROL_NODE)

@@ -40,7 +40,7 @@ class Shape:
 
 
 class Gpu:
-    """The objects of one GPU; `open` pushes on the opener's stack what undoes it."""
+    """The objects of one GPU, shared by every device of this process that uses it."""
 
     def __init__(self, driver: Driver, card: Card, name: str) -> None:
         self.driver = driver
@@ -49,8 +49,26 @@ class Gpu:
         self.name = name
         self.node = nv_escape.GPU_NODE.format(minor=card.minor)
         self.bar1_used = 0
+        self._users = 0
+        self._closing = ExitStack()
 
-    def open(self, undo: ExitStack) -> None:
+    def leave(self) -> None:
+        """A device closed; the last one of the GPU takes its objects with it."""
+        self._users -= 1
+        if self._users == 0:
+            del self.driver.gpus[self.card.gpu_id]
+            self._closing.close()
+
+    def join(self) -> None:
+        """One more device uses the GPU; its objects are made for the first."""
+        if self._users == 0:
+            with ExitStack() as undo:
+                self._open(undo)
+                self._closing = undo.pop_all()
+            self.driver.gpus[self.card.gpu_id] = self
+        self._users += 1
+
+    def _open(self, undo: ExitStack) -> None:
         """Device, subdevice, facts of the chip, doorbell page, address space."""
         self.fd = self._open_node(undo)
         info = self.rm.control(self.rm.client, nv_ctrl.GET_ID_INFO, gpuId=self.card.gpu_id)
@@ -250,3 +268,11 @@ class Gpu:
             low = self.doorbell.read32(host.TIME_0)
             if self.doorbell.read32(host.TIME_1) == high:
                 return high << 32 | low
+
+
+def gpu_of(driver: Driver, card: Card, name: str) -> Gpu:
+    """The GPU of a card, open; call leave() when done with it."""
+    found = driver.gpus.get(card.gpu_id)
+    gpu = found if isinstance(found, Gpu) else Gpu(driver, card, name)
+    gpu.join()
+    return gpu

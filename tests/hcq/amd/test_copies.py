@@ -2,13 +2,11 @@
 
 import os
 import threading
-import time
 
 import pytest
 
-from hcq import amd
-from hcq import staging
-from hcq.errors import BufferUseError, OutOfMemory
+from hcq import amd, staging
+from hcq.errors import OutOfMemory
 
 SLOT = staging.SLOT_BYTES
 

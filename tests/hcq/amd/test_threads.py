@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from hcq import amd
-
 ROOT = Path(__file__).parents[3]
 
 

@@ -40,7 +40,9 @@ def test_names_of_chips(version, name):
 
 @pytest.mark.row("NV-05")
 @pytest.mark.refusal
-@pytest.mark.parametrize(("version", "name"), [(0x705, "sm_75"), (0x700, "sm_70"), (0x807, "sm_87")])
+@pytest.mark.parametrize(
+    ("version", "name"), [(0x705, "sm_75"), (0x700, "sm_70"), (0x807, "sm_87")]
+)
 def test_a_chip_without_a_row_is_refused(version, name):
     with pytest.raises(UnsupportedDevice, match=f"an {name}, which is not supported") as caught:
         arch_of(version, [0xC46F, 0xC5C0])

@@ -78,7 +78,11 @@ def test_a_launch_outside_a_limit_is_refused(placed, grid, block, text):
 @pytest.mark.row("NV-16")
 @pytest.mark.parametrize(
     ("grid", "block"),
-    [((1, 1, 1), (1024, 1, 1)), ((1, 65535, 65535), (16, 1, 64)), (((1 << 31) - 1, 1, 1), (1, 1, 1))],
+    [
+        ((1, 1, 1), (1024, 1, 1)),
+        ((1, 65535, 65535), (16, 1, 64)),
+        (((1 << 31) - 1, 1, 1), (1, 1, 1)),
+    ],
 )
 def test_a_launch_at_its_limits_passes(placed, grid, block):
     placed("add").check_launch(grid, block)
@@ -97,7 +101,8 @@ def test_the_bounds_a_kernel_was_compiled_for_hold(placed):
 
 @pytest.mark.row("NV-16")
 @pytest.mark.parametrize(
-    ("registers", "threads"), [(32, 2048), (33, 1536), (64, 1024), (65, 896), (128, 512), (255, 256)]
+    ("registers", "threads"),
+    [(32, 2048), (33, 1536), (64, 1024), (65, 896), (128, 512), (255, 256)],
 )
 def test_registers_bound_the_threads(placed, monkeypatch, registers, threads):
     program = placed("add", address=0x10_0001_0000)

@@ -1,0 +1,54 @@
+"""Launches on every chip: results, time, arguments."""
+
+import pytest
+
+from hcq.errors import LaunchError
+
+
+@pytest.mark.row("HCQ-15")
+def test_add_gives_the_sums(device, add, words):
+    program, out, a, b = add
+    device.launch(program, [out.address, a.address, b.address, 100], (1, 1, 1), (64, 1, 1))
+    assert words(device, out, 4) == [105, 106, 107, 108]
+    assert words(device, out, 64)[63] == 168
+
+
+@pytest.mark.row("HCQ-15")
+def test_waited_launch_gives_the_devices_seconds(place, vendor, compiled):
+
+    place(seed=1)
+    device = vendor.open(0)
+    program = device.load(compiled("bump"), "bump")
+    cell = device.allocate(4, host=True, zero=True)
+    seconds = device.launch(program, [cell.address], (1, 1, 1), (1, 1, 1), wait=True)
+    # The simulated clock charges some microseconds for a dispatch.
+    assert 2e-6 <= seconds < 1e-3
+    assert cell.view()[0] == 1
+    device.close()
+
+
+@pytest.mark.row("HCQ-16")
+def test_zero_grid_launches_nothing(device, add):
+    assert device.queue("compute").launch(add[0], 0x1000, (0, 1, 1), (64, 1, 1)).words == []
+
+
+@pytest.mark.row("HCQ-13")
+def test_argument_ring_goes_round_and_every_launch_sees_its_own_values(device, compiled, words):
+    from hcq.memory import BumpAllocator
+
+    program = device.load(compiled("bump"), "bump")
+    # A ring of 4 segments of 1 KiB instead of 16 MiB: 16 blocks each, so 200 launches go round.
+    device.ring.blocks = BumpAllocator(
+        device.ring._ring.address, 4096, device.work.wait_reused, segments=4
+    )
+    cells = device.allocate(800, zero=True)
+    for i in range(200):
+        device.launch(program, [cells.address + 4 * i], (1, 1, 1), (1, 1, 1))
+    assert words(device, cells, 200) == [1] * 200
+
+
+@pytest.mark.row("HCQ-14")
+@pytest.mark.refusal
+def test_wrong_number_of_arguments_is_refused(device, add):
+    with pytest.raises(LaunchError, match="kernel add takes 4 arguments, got 1"):
+        device.arguments(add[0], [1])
