@@ -303,7 +303,7 @@ class Cubin:
         if rest or units < 0:
             raise _unfit(relocation, target + addend)
         fields = {}
-        for field in reversed(layout.fields):
+        for field in reversed(list(layout.fields)):
             high, low = layout.span(field)
             fields[field], units = units % (1 << high - low + 1), units >> high - low + 1
         if units:
