@@ -81,6 +81,7 @@ class Channel:
         self._words: array[int] | None = None
         self._segment = 0  # address of the words
         self._position = 0
+        self._header = 0  # where the method at hand begins
         self._method: Method | None = None
         self._put_cell = _ffi.cast("uint32_t *", setup.userd + defs.USERD_GP_PUT)
         self._get_cell = _ffi.cast("uint32_t *", setup.userd + defs.USERD_GP_GET)
@@ -187,7 +188,7 @@ class Channel:
         if self.gpu.traces:
             self.gpu.board.record("segment", self.gpu.name, self.name, found.length)
         self._words = array("I", self.memory.read(address, 4 * found.length))
-        self._segment, self._position = address, 0
+        self._segment, self._position, self._header = address, 0, 0
 
     def _advance(self) -> None:
         self.get = (self.get + 1) % self.setup.entries
@@ -202,6 +203,7 @@ class Channel:
                 self._words = None
                 self._advance()
                 return True
+            self._header = self._position
             word = words[self._position]
             self._method = pushbuffer.header(word, len(words) - self._position - 1)
             self._position += 1
@@ -247,11 +249,11 @@ class Channel:
         return engine.write(offset, data)
 
     def _where(self) -> str:
-        """Where the word at hand lies, and how it begins."""
+        """Where the method at hand lies, and how it begins."""
         if self.grids:
             return f"{self.name}, launch record at {self.grids[0]:#x}"
         if self._words is None:
             return f"{self.name} at ring entry {self.get}"
-        at = max(self._position - 1, 0)
+        at = self._header
         shown = " ".join(f"{word:08x}" for word in self._words[at : at + 4])
         return f"{self.name} at pushbuffer {self._segment + 4 * at:#x} (words {shown})"
