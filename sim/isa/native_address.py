@@ -57,7 +57,8 @@ define {mask} @saddr_address{head}{first}{splat("base")}
   ret {mask} %mask
 }}
 define {mask} @lds_address{head}{first}{splat("base")}
-  %offset = add {long} %lo64, %basev{_lds_bound(w)}{keep}
+  %linear = add {long} %lo64, %basev
+  %offset = and {long} %linear, splat (i64 4294967295){_lds_bound(w)}{keep}
   %active = and {mask} %mask, %insidem
   ret {mask} %active
 }}

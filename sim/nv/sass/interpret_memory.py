@@ -64,6 +64,8 @@ class Space:
             block.memory.write(at, data)
 
     def _resolve(self, address: int) -> tuple[str, int]:
+        if self.name == "shared":
+            return self.name, address & 0xFFFF_FFFF  # the sum of base and offset has 32 bits
         if self.name != "generic":
             return self.name, address
         shape = self.warp.block.shape
