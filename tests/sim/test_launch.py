@@ -116,6 +116,45 @@ def test_what_a_bad_option_says(arguments, text):
 
 
 @pytest.mark.refusal
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--driver", "new", "x"], "--driver new: a version such as 580.159.03 or a series of 550"),
+        (["--driver", "999", "x"], "driver series 999 is not known; there are 550, 570, 580, 590"),
+        (["--gpu", "sm_91", "x"], "did you mean 'sm_90'.*sm_80, sm_86, sm_89, sm_90, sm_100, sm_1"),
+    ],
+)
+@pytest.mark.row("SIM-02")
+def test_what_bad_options_for_nvidia_say(arguments, text):
+    with pytest.raises(ConfigError, match=text):
+        parse(arguments)
+
+
+VERSION = """
+from hcq import host
+
+machine = host.current()
+print(machine.read("/sys/module/nvidia/version").decode().strip(), machine.exists("/dev/kfd"))
+"""
+
+
+@pytest.mark.row("SIM-02")
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ([], "580.159.03 True"),
+        (["--gpu", "sm_90", "--driver", "590"], "595.45.04 False"),
+        (["--gpu", "sm_120", "--driver", "570.133.20"], "570.133.20 False"),
+    ],
+)
+def test_the_driver_version_can_be_chosen(options, told, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(VERSION)
+    done = run("-m", "sim", *options, str(script))
+    assert done.stdout.strip() == told
+
+
+@pytest.mark.refusal
 def test_fault_plans_are_not_available_yet():
     with pytest.raises(Unsupported, match="not available yet"):
         parse(["--faults", "plan", "x"])
