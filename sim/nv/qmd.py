@@ -4,7 +4,6 @@ Source: hcq/nv/defs/qmd.py names the documents. A bit that no known field covers
 refused, since its effect is not known either.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hcq.bits import Layout
@@ -63,14 +62,15 @@ def read(memory: GpuMemory, address: int, chip: Chip) -> Grid:
     if address % qmd.ALIGNMENT:
         raise SimFault(f"launch record at {address:#x} is not aligned to {qmd.ALIGNMENT} bytes")
     version = _version(memory, address, chip)
-    layout = qmd.TABLES[version]
-    found = _Fields(layout, int.from_bytes(memory.read(address, layout.size_bits // 8), "little"))
+    table = _TABLES[version]
+    size = table.layout.size_bits // 8
+    found = _Fields(table, int.from_bytes(memory.read(address, size), "little"))
     return Grid(
         address=address,
         version=version,
         code=_code(memory, found, chip),
         registers=_registers(found),
-        grid=_sizes(found, found.names("cta_raster", "grid"), MAX_GRID, "grid"),
+        grid=_sizes(found, found.table.grid, MAX_GRID, "grid"),
         block=_block(found),
         shared=_shared(found, chip),
         local=found.scaled("shader_local_memory_low_size")
@@ -82,40 +82,62 @@ def read(memory: GpuMemory, address: int, chip: Chip) -> Grid:
     )
 
 
+class _Table:
+    """A version's layout, made ready for reading: the bits it covers, each field's place."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.places = {
+            name: (low, (1 << high - low + 1) - 1) for name, (high, low) in layout.fields.items()
+        }
+        self.strays = (1 << layout.size_bits) - 1
+        for low, mask in self.places.values():
+            self.strays &= ~(mask << low)
+        # A field's own name, and how far its value is shifted, by the name without the suffix.
+        self.scaled: dict[str, tuple[str, int]] = {}
+        for name in layout.fields:
+            for suffix, shift in _SHIFTS.items():
+                if suffix and suffix in name:
+                    self.scaled[name.replace(suffix, "")] = name, shift
+            self.scaled.setdefault(name, (name, 0))
+        is_old = "cta_raster_width" in layout.fields
+        self.grid = "cta_raster" if is_old else "grid"
+        self.registers = "register_count_v" if is_old else "register_count"
+
+
+_TABLES = {version: _Table(layout) for version, layout in qmd.TABLES.items()}
+
+
 class _Fields:
     """The fields of one record."""
 
-    def __init__(self, layout: Layout, word: int) -> None:
-        self.layout = layout
-        stray = layout.unknown(word)
+    def __init__(self, table: _Table, word: int) -> None:
+        self.table = table
+        stray = word & table.strays
         if stray:
+            layout = table.layout
             bits = [bit for bit in range(layout.size_bits) if stray >> bit & 1]
             raise SimFault(f"{layout.name}: bits {_spans(bits)} are set and not known")
-        self._found: Mapping[str, int] = layout.unpack(word)
+        self._word = word
 
     def __getitem__(self, name: str) -> int:
-        return self._found[name]
+        low, mask = self.table.places[name]
+        return self._word >> low & mask
 
     def get(self, name: str) -> int:
         """A field that not every version has; 0 without it."""
-        return self._found.get(name, 0)
+        return self[name] if name in self.table.places else 0
 
-    def names(self, *stems: str) -> str:
-        """The one of some stems that this version has."""
-        return next(s for s in stems if any(f.startswith(f"{s}_") for f in self._found))
-
-    def scaled(self, name: str, index: str = "") -> int:
+    def scaled(self, name: str) -> int:
         """A field's value in its unit."""
-        for suffix, shift in _SHIFTS.items():
-            found = self._found.get(f"{name}{suffix}{index}")
-            if found is not None:
-                return found << shift
-        raise SimFault(f"{self.layout.name} has no field {name}")
+        own, shift = self.table.scaled[name]
+        return self[own] << shift
 
     def address(self, name: str, index: str = "") -> int:
         """An address from a lower and an upper field."""
-        lower = self.scaled(f"{name}_lower", index)
-        return self.scaled(f"{name}_upper", index) << 32 | lower
+        lower, upper = f"{name}_lower{index}", f"{name}_upper{index}"
+        shift = self.table.scaled[lower][1]
+        return (self.scaled(upper) >> shift << 32) << shift | self.scaled(lower)
 
 
 def _spans(bits: list[int]) -> str:
@@ -161,7 +183,7 @@ def _code(memory: GpuMemory, found: _Fields, chip: Chip) -> int:
 
 
 def _registers(found: _Fields) -> int:
-    count = found.get("register_count_v") or found.get("register_count")
+    count = found[found.table.registers]
     if not 0 < count <= 255:
         raise SimFault(f"REGISTER_COUNT {count}, allowed are 1 to 255")
     return count
@@ -227,7 +249,7 @@ def _constants(memory: GpuMemory, found: _Fields) -> tuple[tuple[int, int] | Non
 
 def _release(found: _Fields, slot: int) -> Release | None:
     old = f"release{slot}_"
-    if found.layout is qmd.QMD_V3:
+    if found.table.layout is qmd.QMD_V3:
         flags = {n: found.get(f"{old}{n}") for n in ("enable", *_RELEASE_FLAGS)}
     else:
         flags = {n: found.get(f"release_{n}_{slot}") for n in ("enable", *_RELEASE_FLAGS)}
