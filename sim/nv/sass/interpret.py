@@ -209,7 +209,7 @@ class Warp:
             places = self.places[self.turn]
             if (self.turn & self.live & ~self.blocked).sum() == len(places) and len(places):
                 if (places == places[0]).all():
-                    self.active = self.turn
+                    self.active = self.live & ~self.blocked & (self.places == places[0])
                     return int(places[0])
         self.turn = None
         free = self.live & ~self.blocked
