@@ -1,14 +1,14 @@
 """Reciprocals, roots, exponentials, logarithms, sine and cosine.
 
 The hardware approximates and flushes denormals; here denormals are flushed too, and
-results are rounded from double precision, at most 1 ulp away. Sine and cosine take radians.
+results are rounded from double precision, at most 1 ulp away. Sine and cosine take
+revolutions: code multiplies by 1 / (2 pi) first.
 
 Source: PTX ISA, "rcp.approx", "ex2.approx" and their neighbours (subnormal inputs are
 flushed); mesa: src/nouveau/compiler/nak/ir.rs (OpMuFu).
 """
 
 from collections.abc import Callable
-from math import pi
 
 from sim.isa.functions import cosine, exp2, log2, sine
 from sim.isa.value import F32, F64, U32, U64, Value, where
@@ -29,12 +29,12 @@ def _root_reciprocal(x: Value) -> Value:
 
 
 def _sine(x: Value) -> Value:
-    result = sine(x * (0.5 / pi))
+    result = sine(x)
     return where(x.absolute() == float("inf"), x.constant(F64, float("nan")) + 0.0, result)
 
 
 def _cosine(x: Value) -> Value:
-    result = cosine(x * (0.5 / pi))
+    result = cosine(x)
     return where(x.absolute() == float("inf"), x.constant(F64, float("nan")) + 0.0, result)
 
 
