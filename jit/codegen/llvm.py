@@ -364,10 +364,11 @@ class Builder:
 
     @contextmanager
     def loop(
-        self, a: int, begin: Value, end: int, step: int, *, check: bool = False
+        self, a: int, begin: Value, end: int | Value, step: int, *, check: bool = False
     ) -> Iterator[None]:
         """A loop of an axis's position from begin below end; check: begin may be past end."""
         element = begin.element
+        limit = literal(element, end) if isinstance(end, int) else end
         before = self.function.name("before")
         region = self.function.open()
         region.append(f"  br label %{before}")
@@ -375,9 +376,7 @@ class Builder:
         counter, following = f"%{self.function.name('i')}", f"%{self.function.name('n')}"
         region.append(f"{before}:")
         if check:
-            enter = Operations(self.function, region).compare(
-                "icmp ult", begin, literal(element, end)
-            )
+            enter = Operations(self.function, region).compare("icmp ult", begin, limit)
             region.append(f"  br {enter}, label %{head}, label %{after}")
         else:
             region.append(f"  br label %{head}")
@@ -396,7 +395,7 @@ class Builder:
         tail += [
             f"{latch}:",
             f"  {following} = add nuw nsw {element} {counter}, {step}",
-            f"  %{again} = icmp ult {element} {following}, {end}",
+            f"  %{again} = icmp ult {element} {following}, {limit.name}",
             f"  br i1 %{again}, label %{head}, label %{after}",
         ]
         self.levels.pop()

@@ -1,13 +1,18 @@
 """Reduce loops: accumulators in registers, the body unrolled, partial results combined.
 
-A sum of products is accumulated with fused multiply-add where the target has it.
+A sum of products is accumulated with fused multiply-add where the target has it. Long
+sums of float32 go block by block into totals of float64.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from jit.codegen import totals
 from jit.codegen.memory import lane
 from jit.codegen.operation import Operations
 from jit.codegen.text import Value, literal, typed, value_type
+from jit.dtype import DType, dtypes
 from jit.kernel import Expr, expressions
 
 if TYPE_CHECKING:
@@ -33,6 +38,9 @@ class Reduction:
         self.points = {e: sorted({b.project(e, p) for p in points}) for e in self.reduces}
         self.slots: dict[tuple[Expr, Point, int], Slot] = {}
         self.tails: dict[tuple[Expr, Point, int], Slot] = {}
+        self.totals: dict[tuple[Expr, Point], Slot] = {}
+        counts = [len(self.points[e]) for e in self.reduces if totals.is_inexact(e)]
+        self.block = totals.block(b, self.inner, counts)
 
     def write(self) -> None:
         b = self.b
@@ -73,12 +81,15 @@ class Reduction:
                     self.slots[(e, point, k)] = self._slot(e, self._lanes(e))
                 if tail:
                     self.tails[(e, point, 0)] = self._slot(e, 1)
+                if self.block and totals.is_inexact(e):
+                    zero = literal("double", 0)
+                    self.totals[(e, point)] = self._slot(e, self._lanes(e), zero)
 
-    def _slot(self, e: Expr, lanes: int) -> Slot:
+    def _slot(self, e: Expr, lanes: int, start: Value | None = None) -> Slot:
         b = self.b
-        name = b.function.alloca(value_type(e.dtype), lanes, b.target.stack_space)
-        start = b.out().splat(self._identity(e), lanes)
-        b.region.append(f"  store {start}, {self._pointer(name)}")
+        start = start or self._identity(e)
+        name = b.function.alloca(start.element, lanes, b.target.stack_space)
+        b.region.append(f"  store {b.out().splat(start, lanes)}, {self._pointer(name)}")
         return name, lanes
 
     def _pointer(self, name: str) -> str:
@@ -89,8 +100,43 @@ class Reduction:
             self._innermost()
             return
         size = self.b.kernel.axes[outer[0]].size
-        with self.b.loop(outer[0], self.b.index(0), size, 1):
+        with self._loop(outer[0], self.b.index(0), size, 1):
             self._nest(outer[1:])
+
+    @contextmanager
+    def _loop(self, a: int, begin: Value, end: int, step: int) -> Iterator[None]:
+        """A loop; where its axis is the one cut into blocks, totals take in each block."""
+        b = self.b
+        if self.block is None or self.block[0] != a:
+            with b.loop(a, begin, end, step):
+                yield
+            return
+        extent = self.block[1] * step
+        with b.loop(a, begin, end, extent):
+            out, start, last = b.out(), b.positions[a], b.index(end - extent)
+            low = out.select(out.compare("icmp ult", start, last), start, last)
+            stop = out.binary("add nuw nsw", low, b.index(extent))
+            with b.loop(a, start, stop, step):
+                yield
+            self._flush()
+
+    def _flush(self) -> None:
+        """Add what the accumulators hold to the totals, and clear them."""
+        b = self.b
+        for (e, point), slot in self.totals.items():
+            total = self._total(e, point)
+            b.region.append(f"  store {total}, {self._pointer(slot[0])}")
+            for k in range(b.plan.accumulators):
+                name, lanes = self.slots[(e, point, k)]
+                zero = b.out().splat(self._identity(e), lanes)
+                b.region.append(f"  store {zero}, {self._pointer(name)}")
+
+    def _total(self, e: Expr, point: "Point") -> Value:
+        """What was summed so far, as float64."""
+        so_far = self._read("double", self.totals[(e, point)])
+        recent = self._accumulated(e, point)
+        out = self.b.out()
+        return out.binary("fadd", so_far, totals.widen(out, recent))
 
     def _innermost(self) -> None:
         b, split = self.b, self.split
@@ -110,7 +156,7 @@ class Reduction:
         """The innermost loop as far as its steps are whole."""
         b, staging = self.b, self.b.staging
         if staging is None:
-            with b.loop(self.inner, begin, whole, step):
+            with self._loop(self.inner, begin, whole, step):
                 self._body(self.slots, self.split.unroll)
             return
         staging.fetch(begin)
@@ -142,14 +188,13 @@ class Reduction:
                 for point in self.points[e]:
                     key = (e, point, 0 if slots is self.tails else k % b.plan.accumulators)
                     if key not in current:
-                        current[key] = self._read(e, slots[key])
+                        current[key] = self._read(value_type(e.dtype), slots[key])
                     here = tuple(k if a == self.inner else p for a, p in enumerate(point))
                     current[key] = self._accumulate(e, here, current[key])
         for key, value in current.items():
             b.region.append(f"  store {value}, {self._pointer(slots[key][0])}")
 
-    def _read(self, e: Expr, slot: Slot) -> Value:
-        element = value_type(e.dtype)
+    def _read(self, element: str, slot: Slot) -> Value:
         code = f"load {typed(element, slot[1])}, {self._pointer(slot[0])}"
         return self.b.function.add(self.b.region, element, slot[1], code)
 
@@ -167,29 +212,36 @@ class Reduction:
 
     def _finish(self, e: Expr, point: "Point") -> Value:
         """All partial results of one reduce at one point as one value."""
-        b = self.b
-        parts = [self._read(e, self.slots[(e, point, k)]) for k in range(b.plan.accumulators)]
+        b, total = self.b, (e, point) in self.totals
+        value = self._total(e, point) if total else self._accumulated(e, point)
         out = b.out()
-        while len(parts) > 1:
-            pairs = zip(parts[::2], parts[1::2], strict=False)
-            odd = parts[-1:] if len(parts) % 2 else []
-            parts = [b.combine(e.arg, e.dtype, out, *pair) for pair in pairs] + odd
-        value = parts[0]
         if self.vectors_inner:
-            value = self._across(e, out, value)
+            value = self._across(e, dtypes.float64 if total else e.dtype, out, value)
+        value = totals.narrow(out, value) if total else value
         if self.tails:
-            rest = self._read(e, self.tails[(e, point, 0)])
+            rest = self._read(value_type(e.dtype), self.tails[(e, point, 0)])
             value = b.combine(e.arg, e.dtype, out, value, rest)
         if self.split.threads > 1:
             value = b.target.share(b, e, value)
         return value
 
-    def _across(self, e: Expr, out: Operations, value: Value) -> Value:
+    def _accumulated(self, e: Expr, point: "Point") -> Value:
+        """The accumulators of one reduce at one point combined, pairs at a time."""
+        b, element = self.b, value_type(e.dtype)
+        parts = [self._read(element, self.slots[(e, point, k)]) for k in range(b.plan.accumulators)]
+        out = b.out()
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=False)
+            odd = parts[-1:] if len(parts) % 2 else []
+            parts = [b.combine(e.arg, e.dtype, out, *pair) for pair in pairs] + odd
+        return parts[0]
+
+    def _across(self, e: Expr, dtype: DType, out: Operations, value: Value) -> Value:
         """The lanes of a vector combined, halves at a time."""
         while value.lanes > 1:
             half = value.lanes // 2
             low, high = (self._half(out, value, range(start, start + half)) for start in (0, half))
-            value = self.b.combine(e.arg, e.dtype, out, low, high)
+            value = self.b.combine(e.arg, dtype, out, low, high)
         return value
 
     def _half(self, out: Operations, value: Value, lanes: range) -> Value:
