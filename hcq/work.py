@@ -103,7 +103,7 @@ class Work:
         """Run a queue after all earlier work; the timeline value it signals."""
         with self.lock:
             self.usable()
-            channel = self.channels[queue.kind]
+            channel = self._channel(queue)
             timeline = self.timeline
             if timeline.must_turn:
                 self.drain()
@@ -122,6 +122,17 @@ class Work:
                 )
             )
             return value
+
+    def _channel(self, queue: Any) -> Any:
+        found = self.channels.get(getattr(queue, "kind", ""))
+        if found is None:
+            raise QueueError(
+                f"{self.name}: submit takes a queue, not {type(queue).__name__}",
+                device=self.name,
+                facts={"given": repr(queue), "kinds": ", ".join(self.channels)},
+                hint='build one with device.queue("compute") or device.queue("copy")',
+            )
+        return found
 
     def _frame(self, kind: str) -> Frame:
         cell = self.timeline.cell.address
@@ -148,6 +159,7 @@ class Work:
             waits=[awaited] if value else [],
             signals=[signaled] if value else [],
             indirect=_indirect(self._bound) if value else [],
+            **_entries(channel, put),
         )
 
     # Waiting.
@@ -244,3 +256,9 @@ def _indirect(bound: Buffer | None) -> list[dict[str, Any]]:
         return []
     words = [f"{word:08x}" for word in bound.view().cast("I")]
     return [{"address": hex(bound.address), "words": words}]
+
+
+def _entries(channel: Any, put: int) -> dict[str, Any]:
+    """Of rings that hold pointers: those that are about to be published."""
+    read = getattr(channel, "entries", None)
+    return {} if read is None else {"entries": [f"{entry:016x}" for entry in read(put)]}

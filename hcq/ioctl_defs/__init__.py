@@ -44,10 +44,34 @@ class Ioctl:
         return " ".join(f"{name}={value}" for name, value in self.values(args).items())
 
     def values(self, args: Any) -> dict[str, str]:
-        """Every field as text: numbers in hex, nested data in cffi's words."""
+        """Every field as text: numbers and bytes in hex, text as it is, no blanks.
+
+        Zeros at the end of an array are left out.
+        """
         named = self.ffi.typeof(self.struct).fields
-        pairs = ((name, getattr(args, name)) for name, _ in named)
-        return {name: hex(v) if isinstance(v, int) else str(v) for name, v in pairs}
+        return {name: _shown(self.ffi, getattr(args, name)) for name, _ in named}
+
+
+def _shown(ffi: FFI, value: Any) -> str:
+    if isinstance(value, int):
+        return hex(value)
+    kind = ffi.typeof(value)
+    if kind.kind == "struct":
+        pairs = ((name, getattr(value, name)) for name, _ in kind.fields)
+        return "{" + ",".join(f"{name}={_shown(ffi, field)}" for name, field in pairs) + "}"
+    if kind.kind != "array":
+        return str(value)
+    data = bytes(ffi.buffer(value)).rstrip(b"\0")
+    size = ffi.sizeof(kind.item)
+    if kind.item.kind == "primitive" and size == 1:
+        return _bytes(data)
+    used = -(-len(data) // size)
+    return "[" + ",".join(_shown(ffi, value[index]) for index in range(used)) + "]"
+
+
+def _bytes(data: bytes) -> str:
+    is_text = len(data) > 1 and all(0x21 <= byte < 0x7F for byte in data)
+    return data.decode() if is_text else "0x" + (data.hex() or "0")
 
 
 def _ioctl(direction: int, ffi: FFI, name: str, magic: str, nr: int, struct: str) -> Ioctl:

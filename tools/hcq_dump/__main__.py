@@ -79,7 +79,7 @@ class Decoders:
             channel = self._channels.get(key)
             if channel is None:
                 channel = self._channels[key] = pushbuffer.Channel(stream.arch)
-            return pushbuffer.decode(stream.words, channel)
+            return pushbuffer.decode(stream.words, channel, stream.needed)
         if stream.kind == "qmd":
             from tools.hcq_dump import qmd
 

@@ -77,9 +77,17 @@ class _Header:
     count: int
 
 
-def decode(words: list[int], channel: Channel | None = None) -> Iterator[Packet]:
-    """Every packet of one segment; the last one may be torn."""
+def decode(words: list[int], channel: Channel | None = None, needed: int = 0) -> Iterator[Packet]:
+    """Every packet of one segment; the last one may be torn.
+
+    needed: how many words the segment has, where fewer may be here.
+    """
     channel = channel or Channel()
+    missing = needed - len(words)
+    if missing > 0:
+        yield from decode(words, channel)
+        yield Packet("PB", "UNRECORDED", len(words), [], [("words", str(missing))], torn=True)
+        return
     at = 0
     while at < len(words):
         packet = _packet(words, at, channel)

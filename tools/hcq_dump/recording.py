@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hcq.errors import FileFormatError
+from tools.hcq_dump import nv_recording
 from tools.hcq_dump.record import Place
 from tools.hcq_dump.source import Stream, records
 
@@ -47,6 +48,9 @@ def _check_schema(record: dict[str, Any], name: str) -> None:
 
 
 def _streams(record: dict[str, Any]) -> Iterator[Stream]:
+    if "entries" in record:
+        yield from nv_recording.streams(record)
+        return
     queue = str(record.get("queue", "-"))
     device = str(record.get("device", "device"))
     is_copy = record.get("kind", queue.rstrip("0123456789")) in ("copy", "sdma")
@@ -65,10 +69,14 @@ def _device(record: dict[str, Any]) -> str:
 def _ioctl(record: dict[str, Any]) -> str:
     """Arguments as they went in; behind the arrow those that came back otherwise."""
     before, after = dict(record.get("args", {})), dict(record.get("out", {}))
-    sent = [f"{key}={value}" for key, value in before.items()]
-    changed = [f"{key}={value}" for key, value in after.items() if before.get(key) != value]
+    result = [f"fd={record['fd']}", f"ret={record['ret']}"]
+    result += [f"errno={record['errno']}"] if record.get("errno") else []
+    what = nv_recording.describe(record)
+    sent = [f"{key}={what.get(key, value)}" for key, value in before.items()]
+    changed = [
+        f"{key}={what.get(f'{key} out', value)}"
+        for key, value in after.items()
+        if before.get(key) != value or key in nv_recording.STATUS
+    ]
     answer = ["->", *changed] if changed else []
-    errno = record.get("errno") or 0
-    failed = [f"errno={errno}"] if errno else []
-    result = [f"fd={record['fd']}", f"ret={record['ret']}", *failed]
     return " ".join([f"{'ioctl':12} {record['name']}", *result, *sent, *answer])

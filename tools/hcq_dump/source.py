@@ -21,6 +21,7 @@ class Stream:
     place: Place
     words: list[int]
     arch: str = ""
+    needed: int = 0  # words there should be, where that is known from elsewhere
 
 
 def read_bytes(name: str) -> bytes:

@@ -159,7 +159,8 @@ def _local_addresses(instruction: Instruction, wave: "Wave") -> list[int]:
         start = instruction.offset + _number(wave.read("m0", 0))
         return [start + 4 * lane for lane in range(wave.width)]
     start = 0 if "2addr" in instruction.name else instruction.offset
-    return [start + int(lane) for lane in _lanes(read_word(wave, instruction.sources[0]))]
+    bases = _lanes(read_word(wave, instruction.sources[0]))
+    return [(start + int(lane)) & 0xFFFF_FFFF for lane in bases]
 
 
 def _no_addresses(_: Instruction, wave: "Wave") -> list[int]:

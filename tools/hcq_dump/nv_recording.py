@@ -1,0 +1,99 @@
+"""What is particular to recordings of NVIDIA devices: rings of pointers, calls with a status."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from hcq.bits import align
+from hcq.ioctl_defs import nv_ctrl, nv_escape
+from hcq.nv.defs import classes, host
+from tools.hcq_dump.qmd import ALIGNMENT_WORDS
+from tools.hcq_dump.record import Place
+from tools.hcq_dump.source import Stream
+
+WORD = 4
+STATUS = ("status", "rmStatus", "Status")
+_CONTROLS = {control.number: control.name for control in nv_ctrl.CONTROLS}
+
+
+class _Memory:
+    """Words at addresses, as a submission recorded them."""
+
+    def __init__(self, address: int, listed: list[str]) -> None:
+        self.address = address
+        self.words = [int(word, 16) for word in listed]
+        self.methods_end = 0  # in words
+
+    def holds(self, address: int) -> bool:
+        """Whether an address lies inside."""
+        return 0 <= address - self.address < len(self.words) * WORD
+
+    def piece(self, address: int, count: int) -> list[int]:
+        """Words at an address; those behind them may be launch records."""
+        at = (address - self.address) // WORD
+        self.methods_end = max(self.methods_end, at + count)
+        return self.words[at : at + count]
+
+    def records(self) -> list[int]:
+        """What lies behind the methods, from the next place for a launch record."""
+        return self.words[align(self.methods_end, ALIGNMENT_WORDS) :]
+
+
+def streams(record: dict[str, Any]) -> Iterator[Stream]:
+    """A submission: its ring entries, the pieces they point to, the launch records behind."""
+    arch = str(record["arch"])
+    device, queue = str(record.get("device", "device")), str(record.get("queue", "-"))
+    number = int(record.get("seq", 0))
+    entries = [int(entry, 16) for entry in record["entries"]]
+    ring = [word for entry in entries for word in (entry & 0xFFFFFFFF, entry >> 32)]
+    yield Stream("gpfifo", Place(device, queue, number, 0), ring, arch)
+    pieces = [(_address(entry), _count(entry)) for entry in entries if _count(entry)]
+    memories = _memories(record, pieces)
+    buffer = 1
+    for address, count in pieces:
+        memory = next((found for found in memories if found.holds(address)), None)
+        words = memory.piece(address, count) if memory else []
+        yield Stream("pushbuffer", Place(device, queue, number, buffer), words, arch, count)
+        buffer += 1
+    for memory in memories:
+        if memory.records():
+            yield Stream("qmd", Place(device, queue, number, buffer), memory.records(), arch)
+            buffer += 1
+
+
+def _memories(record: dict[str, Any], pieces: list[tuple[int, int]]) -> list[_Memory]:
+    """Bound words at their addresses; the other words where the first other entry points."""
+    bound = [
+        _Memory(int(part["address"], 16), part["words"]) for part in record.get("indirect", ())
+    ]
+    others = (at for at, _ in pieces if not any(memory.holds(at) for memory in bound))
+    start = next(others, None)
+    return bound if start is None else [_Memory(start, record["words"]), *bound]
+
+
+def _address(entry: int) -> int:
+    found = host.GP_ENTRY.unpack(entry)
+    return found["get_hi"] << 32 | found["get"] << 2
+
+
+def _count(entry: int) -> int:
+    return host.GP_ENTRY.unpack(entry)["length"]
+
+
+def describe(record: dict[str, Any]) -> dict[str, str]:
+    """Names for numbers in a call's arguments: classes, controls, statuses ("KEY out")."""
+    if not str(record.get("name")).startswith(("NV_ESC_", "UVM_")):
+        return {}
+    before, after = dict(record.get("args", {})), dict(record.get("out", {}))
+    found = {}
+    if "hClass" in before:
+        found["hClass"] = _named(before["hClass"], classes.NAMES)
+    if "cmd" in before and record["name"] == "NV_ESC_RM_CONTROL":
+        found["cmd"] = _named(before["cmd"], _CONTROLS)
+    for key in STATUS:
+        if key in after:
+            found[f"{key} out"] = _named(after[key], nv_escape.STATUS_NAMES)
+    return found
+
+
+def _named(text: str, names: dict[int, str]) -> str:
+    return names.get(int(text, 16), f"?{text}")
