@@ -58,7 +58,6 @@ class Device(RawDevice):
         self.arch = self.gpu.arch
         self.target = self.arch.name
         work = self.work = NvWork(self.name, self.gpu, host)
-        undo.callback(work.give_pages)
         undo.callback(self._give_stamps)
         work.open(undo, timeline_start)
         self.memory = Memory(self.gpu, self, lambda: work.timeline.reached, work.drain)

@@ -52,6 +52,7 @@ class Driver:
         self.lock = threading.RLock()
         self.members: list[object] = []  # open devices
         self.gpus: dict[int, Any] = {}  # what the devices of one GPU share, by its id
+        self.signals: Any = None  # cells that every GPU sees
         self._closing = ExitStack()
         with ExitStack() as undo:
             self.ctl = open_node(host, nv_escape.CONTROL_NODE)
@@ -108,7 +109,10 @@ class Driver:
         """A device closed; the last one takes the nodes with it."""
         self.members.remove(member)
         if not self.members:
-            self.close()
+            with ExitStack() as steps:
+                steps.callback(self.close)
+                if self.signals is not None:
+                    steps.callback(self.signals.release)
 
     def close(self) -> None:
         """Free the client and close the nodes."""

@@ -169,9 +169,7 @@ def failure(notice: Notice, details: Details, scene: Scene, nearest: Any) -> Dev
     facts["sm_errors"] = "; ".join(str(e) for e in details.sms[:4]) or "the driver gave none"
     if not details.mmu and not details.sms:
         facts["detail"] = "the driver gave no details"
-    who = "the host unit" if notice.number == faults.RC_PBDMA_ERROR else f"kernel {scene.kernel}"
-    if notice.channel.startswith("copy") and notice.number != faults.RC_PBDMA_ERROR:
-        who = "a copy"
+    who = _who(notice, scene)
     name = about.split(" (")[0]
     return GpuFault(
         f"GpuFault on {scene.device}: {who} {sentence}",
@@ -179,6 +177,17 @@ def failure(notice: Notice, details: Details, scene: Scene, nearest: Any) -> Dev
         facts={**facts, **scene.facts()},
         hint=(f"an index may reach past {name}; " if details.mmu else "") + RESTART,
     )
+
+
+def _who(notice: Notice, scene: Scene) -> str:
+    running = scene.running
+    if notice.number == faults.RC_PBDMA_ERROR:
+        return "the host unit"
+    if running is not None and running.queue.startswith("copy"):
+        return "a copy"
+    if running is not None and not running.kernels:
+        return "the host unit"  # no engine had anything to do
+    return f"kernel {scene.kernel}"
 
 
 def _sentence(notice: Notice, details: Details) -> tuple[str, dict[str, object]]:

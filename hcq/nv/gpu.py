@@ -57,7 +57,10 @@ class Gpu:
         self._users -= 1
         if self._users == 0:
             del self.driver.gpus[self.card.gpu_id]
-            self._closing.close()
+            with ExitStack() as steps:
+                steps.callback(self._closing.close)
+                if self.driver.signals is not None:
+                    steps.callback(self.driver.signals.leave, self)
 
     def join(self) -> None:
         """One more device uses the GPU; its objects are made for the first."""

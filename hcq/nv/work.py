@@ -6,14 +6,14 @@ from typing import Any
 
 from hcq import capture
 from hcq.errors import QueueError
-from hcq.host import PAGE, Host, Region
+from hcq.host import Host
 from hcq.nv import faults
 from hcq.nv.channel import Channel, ChannelGroup
 from hcq.nv.gpu import Gpu
-from hcq.nv.memory import Allocation, Kind, allocate, free
 from hcq.nv.queue import ComputeQueue, CopyQueue
+from hcq.nv.signals import signals_of
 from hcq.queue import COMPUTE, COPY
-from hcq.timeline import Signal, SignalPool, Timeline
+from hcq.timeline import Signal, Timeline
 from hcq.waits import Waits
 from hcq.work import Work
 
@@ -36,8 +36,9 @@ class NvWork(Work):
     def __init__(self, name: str, gpu: Gpu, host: Host) -> None:
         super().__init__(name, "", host)
         self.gpu = gpu
-        self._pages: list[Allocation] = []
-        self.signals = SignalPool(self._page)
+        signals = signals_of(gpu.driver)
+        signals.join(gpu)
+        self.signals = signals.pool
 
     def open(self, undo: ExitStack, timeline_start: int) -> None:
         """Signal cells and channels; what is to be undone goes on the stack."""
@@ -56,20 +57,6 @@ class NvWork(Work):
         setup = ComputeQueue(self.arch).setup(numbers.compute, windows.shared, windows.local)
         channels[COMPUTE].prelude = list(setup.words)
         channels[COPY].prelude = list(CopyQueue(self.arch).setup(numbers.copy).words)
-
-    def _page(self) -> tuple[int, Region]:
-        page = allocate(self.gpu, PAGE, Kind.UNCACHED_HOST)
-        self._pages.append(page)
-        if page.region is None:
-            raise QueueError("a signal page needs a host view")
-        page.region.write(0, bytes(PAGE))
-        return page.address, page.region
-
-    def give_pages(self) -> None:
-        """Free the memory of the signal cells; once every cell was given back."""
-        self.signals.close()
-        while self._pages:
-            free(self.gpu, self._pages.pop())
 
     def _signal(self, undo: ExitStack) -> Signal:
         signal = self.signals.take()
@@ -101,7 +88,11 @@ class NvWork(Work):
             self._fail_with(found)
 
     def _fail_with(self, notices: list[faults.Notice]) -> None:
-        first = min(notices, key=lambda n: (n.number == faults.FOLLOW_ON, n.time))
+        # The kernel writes to every channel of a group: the one that runs is meant.
+        queue = self.scene().queue
+        first = min(
+            notices, key=lambda n: (n.number == faults.FOLLOW_ON, n.channel != queue, n.time)
+        )
         channel: Channel = next(c for c in self.channels.values() if c.name == first.channel)
         details = faults.ask(self.gpu, channel, self.channels[COMPUTE])
         raise self.fail(faults.failure(first, details, self.scene(), self.describe))

@@ -21,6 +21,7 @@ RC_NAMES = {
     79: "the GPU has fallen off the bus",
     94: "contained memory error",
     95: "uncontained memory error",
+    109: "context switch timeout: a kernel did not leave the engine in time",
 }
 RC_GR_EXCEPTION = 13
 RC_MMU_FAULT = 31
@@ -28,6 +29,7 @@ RC_PBDMA_ERROR = 32
 RC_CE0_ERROR = 39
 RC_GR_CLASS_ERROR = 69
 RC_OFF_THE_BUS = 79
+RC_CONTEXT_SWITCH_TIMEOUT = 109
 
 FAULT_TYPES = {
     0x0: "PDE", 0x1: "PDE_SIZE", 0x2: "PTE", 0x3: "VA_LIMIT_VIOLATION", 0x4: "UNBOUND_INST_BLOCK",

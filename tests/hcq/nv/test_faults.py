@@ -1,0 +1,259 @@
+"""What goes wrong on the device, told with address, access, kernel and buffer."""
+
+import time
+
+import pytest
+
+from hcq import nv
+from hcq.errors import DeviceLost, GpuFault, GpuTimeout
+from hcq.faults import Scene
+from hcq.ioctl_defs import nv_ctrl, nv_escape
+from hcq.nv.faults import Details, MmuFault, Notice, SmError, failure
+from hcq.settings import Context
+
+ONE = (1, 1, 1)
+
+
+def start(machine, chip="sm_90"):
+    sim = machine(chip)
+    return sim, nv.open(0)
+
+
+@pytest.mark.row("NV-20")
+@pytest.mark.row("HCQ-10")
+@pytest.mark.refusal
+@pytest.mark.parametrize("chip", ["sm_86", "sm_90", "sm_120"])
+def test_a_bad_store_names_kernel_address_access_and_nearest_buffer(machine, compiled, chip):
+    _, device = start(machine, chip)
+    program = device.load(compiled("add", chip), "add")
+    a = device.allocate(4096, name="weights")
+    device.synchronize()
+    bad = a.address + (64 << 20)
+    device.launch(program, [bad, a.address, a.address, 1], ONE, (1, 1, 1))
+    started = time.monotonic()
+    with pytest.raises(GpuFault, match="kernel add wrote to a page that is not mapped") as caught:
+        device.synchronize()
+    assert time.monotonic() - started < 2
+    facts = caught.value.facts
+    assert facts["error"] == 31
+    assert facts["meaning"] == "MMU fault"
+    assert int(facts["address"], 16) & ~0xFFF == bad & ~0xFFF
+    assert facts["access"] == "write"
+    assert facts["kind"] in ("PDE", "PTE")
+    assert facts["queue"] == "compute0"
+    assert "bytes past its end" in facts["nearest"]
+    with pytest.raises(DeviceLost, match="NV:0 is lost since: GpuFault on NV:0"):
+        device.allocate(4)
+    device.close()
+
+
+@pytest.mark.row("NV-20")
+@pytest.mark.refusal
+def test_a_bad_load_is_a_read(machine, compiled):
+    _, device = start(machine)
+    program = device.load(compiled("add"), "add")
+    a = device.allocate(4096)
+    device.launch(program, [a.address, 0x8000, a.address, 1], ONE, ONE)
+    with pytest.raises(GpuFault, match="kernel add read from a page that is not mapped") as caught:
+        device.synchronize()
+    assert caught.value.facts["address"] == "0x8000"
+    device.close()
+
+
+@pytest.mark.row("NV-20")
+@pytest.mark.row("HCQ-12")
+@pytest.mark.refusal
+def test_use_after_free_names_the_freed_buffer(machine, compiled):
+    _, device = start(machine)
+    program = device.load(compiled("bump"), "bump")
+    gone = device.allocate(4096, name="gone")
+    address = gone.address
+    device.free(gone)
+    device.synchronize()
+    device.launch(program, [address + 16], ONE, ONE)
+    with pytest.raises(GpuFault) as caught:
+        device.synchronize()
+    assert caught.value.facts["nearest"].startswith("gone (4096 bytes), freed at submission")
+    device.close()
+
+
+@pytest.mark.row("NV-20")
+@pytest.mark.refusal
+def test_a_bad_copy_is_the_copy_engines(machine):
+    _, device = start(machine)
+    target = device.allocate(4096, name="target")
+    device.copy(target.address, 0x7000, 64)
+    with pytest.raises(GpuFault, match="a copy read from a page that is not mapped") as e:
+        device.synchronize()
+    assert e.value.facts["channel"] == "copy0"
+    assert e.value.facts["address"] == "0x7000"
+    device.close()
+
+
+@pytest.mark.row("NV-20")
+@pytest.mark.refusal
+def test_a_bad_method_is_told(machine):
+    _, device = start(machine)
+    queue = device.queue("compute")
+    queue._packet(0x20012000 | 0xFFC >> 2, 0)  # a method no compute class has
+    device.submit(queue)
+    with pytest.raises(GpuFault) as caught:
+        device.synchronize()
+    assert caught.value.facts["error"] in (13, 69)
+    assert caught.value.facts["channel"] == "compute0"
+    device.close()
+
+
+@pytest.mark.row("NV-20")
+@pytest.mark.refusal
+def test_a_fetch_fault_names_the_host_unit(machine):
+    _, device = start(machine)
+    channel = device.channels["compute"]
+    channel._write_entry(channel.put, 0x6000, 4)  # a ring entry that leads nowhere
+    channel.put += 1
+    channel.ring_doorbell()
+    device.submit(device.queue("compute").barrier())
+    started = time.monotonic()
+    with pytest.raises(GpuFault, match="the host unit read from a page that is not") as caught:
+        device.synchronize()
+    assert time.monotonic() - started < 2
+    assert caught.value.facts["address"] == "0x6000"
+    assert caught.value.facts["kind"] in ("PDE", "PTE")
+    device.close()
+
+
+@pytest.mark.row("NV-20")
+@pytest.mark.row("HCQ-12")
+@pytest.mark.refusal
+def test_without_details_the_notifier_and_a_sentence_are_left(machine, compiled, monkeypatch):
+    """As in gVisor, where most questions are refused."""
+    sim, device = start(machine)
+    ioctl = sim.ioctl
+
+    def refusing(fd, call, args):
+        if call is nv_escape.RM_CONTROL and args.cmd in (
+            nv_ctrl.GET_MMU_FAULT_INFO.number,
+            nv_ctrl.READ_MMU_FAULTS.number,
+            nv_ctrl.READ_SM_ERRORS.number,
+        ):
+            args.status = nv_escape.NOT_SUPPORTED
+            return
+        ioctl(fd, call, args)
+
+    monkeypatch.setattr(sim, "ioctl", refusing)
+    device.launch(device.load(compiled("bump"), "bump"), [0x8000], ONE, ONE)
+    with pytest.raises(GpuFault, match="kernel bump failed: MMU fault") as caught:
+        device.synchronize()
+    facts = caught.value.facts
+    assert facts["detail"] == "the driver gave no details"
+    assert facts["error"] == 31
+    assert "compute0 put" in facts["rings"]
+    assert len(device.notes) == 3
+    device.close()
+
+
+@pytest.mark.row("HCQ-10")
+@pytest.mark.refusal
+def test_a_kernel_that_never_ends_is_a_hang(machine, compiled):
+    _, device = start(machine)
+    flag = device.allocate(16, host=True, uncached=True, zero=True)
+    device.launch(device.load(compiled("spin"), "spin"), [flag.address], ONE, ONE)
+    with Context(HCQ_TIMEOUT_MS=60), pytest.raises(GpuTimeout, match="no progress") as caught:
+        device.synchronize()
+    assert caught.value.facts["kernel"] == "spin"
+    started = time.monotonic()
+    device.close()
+    assert time.monotonic() - started < 1
+
+
+@pytest.mark.row("NV-21")
+def test_after_a_fault_the_gpu_opens_again(machine, compiled, words):
+    _, device = start(machine)
+    program = device.load(compiled("bump"), "bump")
+    device.launch(program, [0x8000], ONE, ONE)
+    with pytest.raises(GpuFault):
+        device.synchronize()
+    assert device.health() == "restart-process"
+    device.close()
+    again = nv.open(0)
+    cell = again.allocate(4, zero=True)
+    again.launch(again.load(compiled("bump"), "bump"), [cell.address], ONE, ONE)
+    assert words(again, cell, 1) == [1]
+    again.close()
+
+
+# Sentences.
+
+SCENE = Scene("NV:0", 0, 1, [], ["compute0 put 1 get 0"])
+
+
+def told(number, details=None, channel="compute0"):
+    notice = Notice(channel, number, 5)
+    return failure(notice, details or Details(), SCENE, lambda address: f"near {address:#x}")
+
+
+@pytest.mark.row("NV-20")
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (13, "graphics engine exception"),
+        (31, "MMU fault"),
+        (32, "the host unit failed: pushbuffer engine error"),
+        (43, "channel reset"),
+        (48, "double-bit ECC error"),
+        (69, "graphics class error"),
+        (94, "contained memory error"),
+        (109, "context switch timeout"),
+        (77, "a number not known here"),
+    ],
+)
+def test_every_number_has_a_sentence(number, text):
+    error = told(number)
+    assert isinstance(error, GpuFault)
+    assert text in str(error)
+    assert error.facts["detail"] == "the driver gave no details"
+
+
+@pytest.mark.row("NV-21")
+def test_off_the_bus_is_lost_and_says_reboot():
+    error = told(79)
+    assert type(error) is DeviceLost
+    assert "fallen off the bus" in str(error)
+    assert "reboot" in error.hint
+
+
+@pytest.mark.row("NV-20")
+@pytest.mark.parametrize(
+    ("kind", "access", "text"),
+    [
+        (2, 0, "read from a page that is not mapped"),
+        (0, 1, "wrote to a page that is not mapped"),
+        (6, 1, "wrote to a read-only page"),
+        (3, 0, "used an address beyond the address space"),
+        (14, 0, "used poisoned memory"),
+        (15, 2, "used an atomic where none is allowed"),
+        (2, 2, "used a page that is not mapped"),
+    ],
+)
+def test_kinds_and_accesses_of_memory_faults(kind, access, text):
+    error = told(31, Details([MmuFault(0x1234000, kind, access)]))
+    assert text in str(error)
+    assert error.facts["address"] == "0x1234000"
+    assert error.facts["nearest"] == "near 0x1234000"
+
+
+@pytest.mark.row("NV-20")
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (0x08, "illegal instruction encoding"),
+        (0x0E, "out-of-range address of local or shared memory"),
+        (0x0F, "misaligned address"),
+        (0x77, "error 0x77"),
+    ],
+)
+def test_what_an_sm_met_comes_with_its_program_counter(code, text):
+    error = told(13, Details([], [SmError(7, code, 4, 0x12345, 0x99)]))
+    assert f"stopped with: {text}" in str(error)
+    assert error.facts["pc"] == "0x12345"
+    assert error.facts["sm"] == 7
