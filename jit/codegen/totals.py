@@ -1,7 +1,7 @@
 """Long sums in blocks: accumulators count for a block only, and blocks add up in float64.
 
 An accumulator that takes in a million float32 numbers loses what is small beside it, and
-always in the same direction where the numbers are alike. Within a block it takes in 64.
+always in the same direction where the numbers are alike. Within a block it takes in 32.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from jit.tile import Plan
 if TYPE_CHECKING:
     from jit.codegen.llvm import Builder
 
-_TURNS = 64  # of the innermost loop in a block
+_TURNS = 32
 _POINTS = 4  # with more points per thread their totals would not fit in registers
 
 
