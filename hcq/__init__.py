@@ -6,6 +6,8 @@ imports nothing: vendors load when they are named.
 
 from typing import Any
 
+__version__ = "0.1.0"
+
 
 def __getattr__(name: str) -> Any:
     """`hcq.amd` without an import statement; nothing loads before it is named."""

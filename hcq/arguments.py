@@ -72,6 +72,7 @@ class ArgumentLayout:
                     f"kernel {kernel}: argument {argument.name}={value!r} does not fit in "
                     f"{argument.size} bytes",
                     facts={"kernel": kernel, "argument": argument.name, "size": argument.size},
+                    hint=None if isinstance(value, int) else "numbers only: give buffer.address",
                 )
         return wrapped
 

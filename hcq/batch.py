@@ -136,14 +136,14 @@ class Batch:
                     patch = Patch(name, word, formula(value), Half.LOW, bits=32)
                     self._argument_patches.append(patch)
 
-    def submit(self, slots: Mapping[str, int] | None = None) -> int:
-        """Run once more with these slot values; the timeline value that ends it.
+    def submit(self, slots: Mapping[str | Slot, int] | None = None) -> int:
+        """Run once more with these slot values, by slot or name; the timeline value that ends it.
 
         QueueError for a missing or unknown slot, FieldError for a value out of range,
         both before any word is written.
         """
         self.seal()
-        self._patch(slots or {})
+        self._patch({s.name if isinstance(s, Slot) else s: v for s, v in (slots or {}).items()})
         for queue in self._queues:
             self._last = self.device.submit(queue)
         return self._last

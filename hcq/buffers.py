@@ -14,6 +14,7 @@ from hcq.host import PAGE, Region
 from hcq.memory import Buffer, FreedBuffers
 
 MAX_BYTES = 1 << 46
+NEAR_BYTES = 64 << 20  # further from a buffer than this, an address has nothing to do with it
 
 
 class Owned(Protocol):
@@ -73,6 +74,11 @@ class Buffers:
 
     def allocate(self, size: int, kind: Any, *, view: bool, name: str = "") -> Buffer:
         """A buffer; OutOfMemory after frees in flight were waited for and it was tried again."""
+        if not isinstance(size, int):
+            raise BufferUseError(
+                f"{self._device.name}: a size is a whole number of bytes, not {size!r}",
+                facts={"size": repr(size)},
+            )
         if size < 0:
             raise BufferUseError(
                 f"{self._device.name}: a buffer cannot have {size} bytes", facts={"size": size}
@@ -80,9 +86,8 @@ class Buffers:
         if size == 0:
             return Buffer(self._device, 0, 0, None, name)
         owner = self._get(align(size, PAGE), kind, view, size)
-        region = owner.region
-        if region is not None and size < region.size:
-            region = region.window(0, size)
+        # A window of its own: it is made invalid when the buffer goes, the mapping is not.
+        region = None if owner.region is None else owner.region.window(0, size)
         buffer = Buffer(self._device, owner.address, size, region, name, owner)
         self.add(buffer)
         return buffer
@@ -136,7 +141,7 @@ class Buffers:
                 facts={"address": hex(buffer.address), "freed_at_submission": buffer.freed},
             )
         buffer.freed = last_use
-        buffer.region = None  # its pages may go at any moment
+        _hide(buffer)  # its pages may go at any moment
         del self._live[buffer.address]
         self._addresses.remove(buffer.address)
         self._gone.add(buffer)
@@ -163,7 +168,7 @@ class Buffers:
         for buffer in reversed(rest):
             if buffer.freed is None:
                 buffer.freed = self._passed()
-            buffer.region = None
+            _hide(buffer)
             self._release(buffer)
 
     def at(self, address: int) -> tuple[Buffer, int] | None:
@@ -191,11 +196,19 @@ class Buffers:
         what = f"{buffer.label} ({buffer.size} bytes)"
         if buffer.freed is not None:
             return f"{what}, freed at submission {buffer.freed}, offset {offset}"
+        if _distance(buffer, address) > NEAR_BYTES:
+            return f"no buffer near: {buffer.label} is the nearest, and far away"
         if offset < 0:
             return f"{what}, {-offset} bytes before its start"
         if offset >= buffer.size:
             return f"{what}, {offset - buffer.size} bytes past its end"
         return f"{what}, offset {offset}"
+
+
+def _hide(buffer: Buffer) -> None:
+    if buffer.region is not None:
+        buffer.region.invalidate()
+        buffer.region = None
 
 
 def _is_visible_vram(buffer: Buffer) -> int:

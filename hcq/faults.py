@@ -7,6 +7,7 @@ from typing import NamedTuple
 from hcq.errors import DeviceLost, GpuTimeout
 
 RESTART = "restart the process: the kernel has stopped its queues; device.health() says more"
+HUNG = "restart the process; device.health() says more"
 
 
 class Submission(NamedTuple):
@@ -71,8 +72,11 @@ def hang(
 ) -> GpuTimeout:
     """GpuTimeout telling what was waited for and what stands still."""
     verdict = "nothing was submitted that has not finished"
+    why = "a kernel may not end, or a wait or poll is never met"
     if scene.running is not None:
         verdict = f"stuck in submission {scene.running}"
+        if not scene.running.kernels:
+            why = "it has no kernel: a wait or poll in it may never be met"
     elif scene.flying:
         verdict = f"stuck in submission {scene.reached + 1}, which is too long ago to be known"
     return GpuTimeout(
@@ -86,10 +90,7 @@ def hang(
             **scene.facts(),
             **awaited,
         },
-        hint=(
-            "a kernel may not end, or a wait is never met; HCQ_TIMEOUT_MS sets the limit; "
-            f"{RESTART}"
-        ),
+        hint=f"{why}; HCQ_TIMEOUT_MS sets the limit; {HUNG}",
     )
 
 
@@ -100,5 +101,16 @@ def lost_again(first: BaseException, device: str) -> DeviceLost:
         f"{device} is lost since: {text}",
         device=device,
         facts=dict(getattr(first, "facts", {})),
-        hint=RESTART,
+        hint=HUNG if isinstance(first, GpuTimeout) else RESTART,
+    )
+
+
+def stopped(first: BaseException, device: str) -> DeviceLost:
+    """What opening a device raises in a process whose queues the kernel has stopped."""
+    text = str(first).splitlines()[0]
+    return DeviceLost(
+        f"{device} cannot be opened again in this process: it is lost since: {text}",
+        device=device,
+        facts={"health": "restart-process", **getattr(first, "facts", {})},
+        hint="restart the process: the kernel lets none of its queues run any more",
     )

@@ -25,6 +25,7 @@ _ffi.cdef("""
     int munmap(void *address, size_t length);
 """)
 _MAX64 = _FAILED = (1 << 64) - 1
+_GONE = -16  # as the last offset of a 64-bit word, of a window whose memory went
 _NORESERVE = 0x4000  # Source: Linux include/uapi/asm-generic/mman-common.h
 _FIXED = 0x10
 _FIXED_NOREPLACE = 0x100000
@@ -166,7 +167,9 @@ class MappedRegion:
         self._span(offset, len(data))[:] = data
 
     def view(self) -> memoryview:
-        """The whole window as writable bytes, without copying."""
+        """The whole window as writable bytes, without copying; gone with its memory."""
+        if self._last64 == _GONE:
+            raise BufferUseError("the memory behind this window was given back")
         return self._bytes
 
     def window(self, offset: int, size: int) -> "MappedRegion":
@@ -176,7 +179,7 @@ class MappedRegion:
 
     def invalidate(self) -> None:
         """Its memory goes: every further access through this object is refused."""
-        self.size, self._last64 = 0, -8
+        self.size, self._last64 = 0, _GONE
 
     def _span(self, offset: int, size: int) -> memoryview:
         if offset < 0 or size < 0 or offset + size > self.size:

@@ -36,6 +36,11 @@ class Buffer:
     owner: Any = None
     freed: int | None = None
 
+    def __repr__(self) -> str:
+        state = ", freed" if self.freed is not None else ""
+        name = f" {self.name!r}" if self.name else ""
+        return f"<Buffer{name} {self.size} bytes at {self.address:#x}{state}>"
+
     def view(self) -> memoryview:
         """The bytes themselves; BufferUseError when the host cannot address them."""
         self.check(0, 0)

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, Protocol, Self
 
 from hcq.bits import hi32, lo32
-from hcq.errors import FieldError, QueueError
+from hcq.errors import FieldError, LaunchError, QueueError
 
 COMPUTE, COPY = "compute", "copy"
 
@@ -135,6 +135,18 @@ def word32(value: Number, name: str) -> Word:
     return value
 
 
+def check_axes(kernel: str, grid: Any, block: Any) -> None:
+    """LaunchError unless grid and block are three whole numbers each; grid may hold slots."""
+    for sizes, kinds in ((grid, int | Slot | Formula), (block, int)):
+        is_three = isinstance(sizes, Sequence) and len(sizes) == 3
+        if not is_three or not all(isinstance(size, kinds) for size in sizes):
+            raise LaunchError(
+                f"kernel {kernel}: grid and block have three axes each, whole numbers",
+                facts={"kernel": kernel, "grid": repr(grid), "block": repr(block)},
+                hint="such as grid=(256, 1, 1), block=(64, 1, 1)",
+            )
+
+
 def plain(words: Sequence[Word]) -> list[int]:
     """Words that hold no formula."""
     return [word for word in words if isinstance(word, int)]
@@ -227,6 +239,47 @@ class Builder:
         self.argument_words: list[tuple[int, Number]] = []
         self.bound: Any = None
         self._thread = threading.get_ident()
+
+    def check_kind(self, kind: str) -> None:
+        """QueueError where a channel of another kind is given this queue."""
+        if self.kind != kind:
+            raise QueueError(
+                f"a {self.kind} queue cannot be submitted to the {kind} channel",
+                facts={"queue": self.name, "kind": self.kind, "channel": kind},
+                hint=f'use device.submit(), or device.channels["{self.kind}"]',
+            )
+
+    def _address(self, verb: str, address: Number, alignment: int = 1) -> None:
+        """Refuse what is no address (QueueError) and one that is misaligned (FieldError)."""
+        if not isinstance(address, int):
+            if isinstance(address, Slot | Formula):
+                return  # known at submit
+            raise QueueError(
+                f"{verb}: an address is a number, not {type(address).__name__}",
+                facts={"queue": self.name, "verb": verb, "given": repr(address)},
+                hint="give buffer.address, or a slot of a batch",
+            )
+        low(address)  # at most 64 bits
+        if address % alignment:
+            raise FieldError(
+                f"{verb}: address {address:#x} is not aligned to {alignment} bytes",
+                facts={
+                    "queue": self.name,
+                    "verb": verb,
+                    "address": hex(address),
+                    "alignment": alignment,
+                },
+            )
+
+    def _size(self, verb: str, size: int) -> None:
+        """Refuse what is no count of bytes: QueueError, FieldError below zero."""
+        if not isinstance(size, int):
+            raise QueueError(
+                f"{verb}: a size is a number of bytes, not {type(size).__name__}",
+                facts={"queue": self.name, "verb": verb, "given": repr(size)},
+            )
+        if size < 0:
+            raise FieldError(f"{verb} size {size} is negative", facts={"queue": self.name})
 
     def _packet(self, *words: Word) -> Self:
         if threading.get_ident() != self._thread or self.bound is not None:

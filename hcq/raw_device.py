@@ -9,7 +9,8 @@ built belongs to one thread.
 from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from hcq.arguments_ring import ArgumentRing
 from hcq.buffers import Buffers, Statistics
@@ -83,6 +84,14 @@ class RawDevice:
     def _lock(self) -> Any:
         """What opening and closing of devices of this process take."""
         raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def __repr__(self) -> str:
         return f"<{self.name} {self.target}>"

@@ -43,7 +43,14 @@ SETTINGS = {
             1,
         ),
         Setting("HCQ_CAPTURE", str, "", "file that records host traffic and submissions"),
-        Setting("AMD_DISABLE_SDMA", int, 0, "1: no copy engine; copies are kernels", (), 0),
+        Setting(
+            "AMD_DISABLE_SDMA",
+            int,
+            0,
+            "1: no copy engine; what the host cannot copy is Unsupported",
+            (),
+            0,
+        ),
         Setting("HCQ_NUM_SDMA", int, 1, "copy queues per device", (), 1),
         Setting("ALLOW_DEVICE_USAGE", int, 1, "0 forbids opening devices (workers)", (), 0),
         Setting("CACHEDB", str, "", "sqlite file of compiled kernels"),
@@ -52,7 +59,14 @@ SETTINGS = {
         Setting("LRU", int, 1, "0 turns reuse of freed device memory off", (), 0),
         Setting("PARALLEL", int, -1, "compile workers; -1: one per core, 0: none", (), -1),
         Setting("NUM_CPU_THREADS", int, 0, "threads of the CPU device; 0: one per core", (), 0),
-        Setting("CHECK_OOB", int, 0, "1 checks every access of a kernel", (), 0),
+        Setting(
+            "CHECK_OOB",
+            int,
+            0,
+            "1: check every access; no compiler can yet, so kernels are refused",
+            (),
+            0,
+        ),
         Setting("TRAINING", int, 0, "1: dropout and batch statistics as in training", (), 0),
         Setting("FASTMATH", int, 0, "1: approximate float32 functions where there are some", (), 0),
         Setting("NOOPT", int, 0, "1: kernels are not tiled", (), 0),
@@ -86,7 +100,9 @@ def _convert(setting: Setting, name: str, value: Any) -> Value:
         ) from None
     if setting.least is not None and isinstance(found, int) and found < setting.least:
         raise ConfigError(
-            f"{name}={value!r} is below {setting.least}", facts={"setting": name, "value": value}
+            f"{name}={value!r} is below {setting.least}",
+            facts={"setting": name, "value": value},
+            hint=f"{setting.name}: {setting.meaning}; default {setting.default!r}",
         )
     return found
 

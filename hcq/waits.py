@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from hcq import settings
+from hcq.errors import ConfigError
 from hcq.host import Host
 
 SPIN_SECONDS = 100e-6
@@ -74,6 +75,8 @@ class Waits:
         moving: Callable[[], int],
     ) -> None:
         self._check()
+        if timeout is not None:
+            _check_seconds(timeout)
         if done():
             return
         limit = settings.get("HCQ_TIMEOUT_MS") / 1000 if timeout is None else timeout
@@ -107,3 +110,12 @@ class Waits:
         if self.events.can_sleep:
             self._sleep(0)
         self._check()
+
+
+def _check_seconds(timeout: float) -> None:
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout != timeout:
+        raise ConfigError(
+            f"timeout={timeout!r} is no number of seconds",
+            facts={"timeout": repr(timeout)},
+            hint="give seconds as a number, or None for HCQ_TIMEOUT_MS without progress",
+        )

@@ -111,7 +111,8 @@ class Channel:
         return (self.put - self.get) % self.ring_units
 
     def check(self, queue: Builder) -> None:
-        """QueueError for a queue whose words are not all known."""
+        """QueueError for a queue of the other kind, or one whose words are not all known."""
+        queue.check_kind(self.kind)
         if queue.patches and queue.bound is None:
             raise QueueError(
                 f"queue {queue.name} has slots: submit it as a batch",

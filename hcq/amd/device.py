@@ -19,6 +19,7 @@ from hcq.amd.topology import Node, gpus
 from hcq.amd.work import AmdWork, AnyQueue
 from hcq.copies import Copies
 from hcq.errors import DeviceNotFound, OutOfMemory, UnsupportedDevice
+from hcq.faults import stopped
 from hcq.host import Host
 from hcq.ioctl_defs import kfd
 from hcq.memory import Buffer
@@ -58,6 +59,8 @@ class Device(RawDevice):
 
     def _open(self, undo: ExitStack, timeline_start: int) -> None:
         gpu_id = self._node.gpu_id
+        if gpu_id in self._process.stopped:
+            raise stopped(self._process.stopped[gpu_id], self.name)
         self._process.acquire(gpu_id, self._node.render_node)
         self._process.join(gpu_id)
         undo.callback(self._leave)

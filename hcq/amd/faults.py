@@ -48,8 +48,14 @@ def memory_fault(fault: MemoryFault, scene: Scene, nearest: str, detail: str = "
             "detail": detail or "the driver gave none",
             **scene.facts(),
         },
-        hint=f"an index may reach past {nearest.split(' (')[0]}; {RESTART}",
+        hint=f"{_suspicion(nearest)}; {RESTART}",
     )
+
+
+def _suspicion(nearest: str) -> str:
+    if nearest.startswith("no buffer"):
+        return "the address belongs to no buffer: look at how it was made"
+    return f"an index may reach past {nearest.split(' (')[0]}"
 
 
 def _access(fault: MemoryFault) -> str:

@@ -81,6 +81,8 @@ class Kfd:
         self.lock = threading.RLock()
         self.notes: list[str] = []  # optional requests that were refused
         self.render: dict[int, int] = {}  # gpu_id -> fd whose address space is ours
+        # gpu_id -> why the kernel lets no queue of this process run there any more.
+        self.stopped: dict[int, HcqError] = {}
         self.members: list[int] = []  # gpu_ids of open devices, one entry per device
         self.shared: list[Allocation] = []
         self.event_page: Allocation | None = None

@@ -16,6 +16,7 @@ from hcq.amd.defs import registers
 from hcq.bits import Layout, align, hi32, lo32
 from hcq.elf import SHF_EXECINSTR, bad
 from hcq.errors import LaunchError
+from hcq.queue import check_axes
 
 MAX_GRID = (1 << 31) - 1
 MAX_THREADS = (1 << 32) - 1  # work-items of one axis
@@ -142,11 +143,7 @@ class Program:
         """LaunchError with value and limit."""
         if (grid, block) == self._passed:
             return
-        if len(grid) != 3 or len(block) != 3:
-            raise LaunchError(
-                f"kernel {self.name}: grid and block have three axes each",
-                facts={"grid": grid, "block": block},
-            )
+        check_axes(self.name, grid, block)
         limits = self._limits.get(tuple(block)) or self._check_block(tuple(block))
         for axis in range(3):
             size = grid[axis]

@@ -49,12 +49,14 @@ class ComputeQueue(_Queue):
 
     def wait(self, address: Number, value: Number) -> Self:
         """Go on once the cell at address is at least value (32 bits), then drop stale caches."""
+        self._address("wait", address, 4)
         function = pm4_defs.WAIT_GREATER_EQUAL
         self._packet(*pm4.wait_memory(address, function, value, WORD_MASK))
         return self._packet(*pm4.acquire(self.arch, **self.arch.acquire_all))
 
     def signal(self, address: Number, value: Number) -> Self:
         """Write time, then value (64 bits), once everything before is done and visible."""
+        self._address("signal", address, 8)
         word32(value, "signal value")
         self._signals(address)
         # The time goes first: who sees the value must find the time beside it.
@@ -63,6 +65,7 @@ class ComputeQueue(_Queue):
 
     def timestamp(self, address: Number) -> Self:
         """Write the GPU clock once everything before has finished."""
+        self._address("timestamp", address, 8)
         return self._packet(
             *pm4.release(self.arch, address, 0, pm4_defs.RELEASE_DATA_GPU_CLOCK, flush=False)
         )
@@ -106,11 +109,13 @@ class ComputeQueue(_Queue):
 
     def write(self, address: Number, words: Sequence[int]) -> Self:
         """Store 32-bit words."""
+        self._address("write", address, 4)
         self._words_fit(words)
         return self._packet(*pm4.write_data(address, words))
 
     def poll(self, address: Number, value: int, mask: int = WORD_MASK) -> Self:
         """Go on once the word at address, under mask, equals value."""
+        self._address("poll", address, 4)
         return self._packet(*pm4.wait_memory(address, pm4_defs.WAIT_EQUAL, value, mask))
 
     def interrupt(self, slot: int, event: int) -> Self:
@@ -130,12 +135,14 @@ class CopyQueue(_Queue):
 
     def wait(self, address: Number, value: Number) -> Self:
         """Go on once the cell at address is at least value (32 bits), then drop stale caches."""
+        self._address("wait", address, 4)
         function = sdma_defs.POLL_GREATER_EQUAL
         self._packet(*sdma.poll_memory(address, function, value, WORD_MASK))
         return self._packet(*sdma.cache_request(gl2_inv=1, gl2_wb=1))
 
     def signal(self, address: Number, value: Number) -> Self:
         """Write time, then value (its low 32 bits; above that FieldError)."""
+        self._address("signal", address, 8)
         word32(value, "signal value")
         self._signals(address)
         self._packet(*sdma.cache_request(gl2_wb=1))
@@ -144,6 +151,7 @@ class CopyQueue(_Queue):
 
     def timestamp(self, address: Number) -> Self:
         """Write the GPU clock once everything before has finished."""
+        self._address("timestamp", address, 8)
         return self._packet(*sdma.timestamp(address))
 
     def barrier(self) -> Self:
@@ -156,8 +164,9 @@ class CopyQueue(_Queue):
 
     def copy(self, destination: Number, source: Number, size: int) -> Self:
         """Copy size bytes; overlapping int ranges behave like memmove."""
-        if size < 0:
-            raise FieldError(f"copy size {size} is negative")
+        self._address("copy", destination)
+        self._address("copy", source)
+        self._size("copy", size)
         if destination == source:
             return self
         step = self.arch.max_copy_bytes
@@ -182,8 +191,8 @@ class CopyQueue(_Queue):
         """Set size bytes to the byte value."""
         if not 0 <= value < 256:
             raise FieldError(f"fill value {value:#x} does not fit in 8 bits")
-        if size < 0:
-            raise FieldError(f"fill size {size} is negative")
+        self._address("fill", destination)
+        self._size("fill", size)
         step = self.arch.max_copy_bytes
         for at in range(0, size, step):
             self._packet(*sdma.fill(destination + at, value, min(step, size - at)))
@@ -191,11 +200,13 @@ class CopyQueue(_Queue):
 
     def write(self, address: Number, words: Sequence[int]) -> Self:
         """Store 32-bit words."""
+        self._address("write", address, 4)
         self._words_fit(words)
         return self._packet(*sdma.write_linear(address, words))
 
     def poll(self, address: Number, value: int, mask: int = WORD_MASK) -> Self:
         """Go on once the word at address, under mask, equals value."""
+        self._address("poll", address, 4)
         return self._packet(*sdma.poll_memory(address, sdma_defs.POLL_EQUAL, value, mask))
 
     def interrupt(self, slot: int, event: int) -> Self:

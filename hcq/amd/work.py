@@ -13,7 +13,7 @@ from hcq.amd.events import Incident, MemoryFault, open_events
 from hcq.amd.kfd import Kfd
 from hcq.amd.queue import ComputeQueue, CopyQueue
 from hcq.amd.topology import Node
-from hcq.errors import QueueError, Unsupported
+from hcq.errors import DeviceLost, QueueError, Unsupported
 from hcq.frame import Frame
 from hcq.host import Host
 from hcq.queue import COMPUTE, COPY
@@ -92,14 +92,14 @@ class AmdWork(Work):
         """GpuFault or DeviceLost for what the kernel told."""
         scene = self.scene()
         # A reset says more than the memory fault that may come with it.
-        for incident in incidents:
-            if not isinstance(incident, MemoryFault):
-                raise self.fail(faults.hardware_exception(incident, scene, self.detail()))
-        for incident in incidents:
+        for incident in sorted(incidents, key=lambda i: isinstance(i, MemoryFault)):
             if isinstance(incident, MemoryFault):
                 nearest = self.describe(incident.address)
-                dump = self.detail()
-                raise self.fail(faults.memory_fault(incident, scene, nearest, dump))
+                error: DeviceLost = faults.memory_fault(incident, scene, nearest, self.detail())
+            else:
+                error = faults.hardware_exception(incident, scene, self.detail())
+            self.process.stopped.setdefault(self.node.gpu_id, error)
+            raise self.fail(error)
 
     def detail(self) -> str:
         """What the kernel wrote after a reset, where it may be read."""
