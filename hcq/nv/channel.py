@@ -38,6 +38,9 @@ LOW_PIECE = PUSH_BYTES  # offsets inside the words are below it, addresses are n
 Publish = Callable[["Channel", Sequence[int], int, int], None]
 Piece = tuple[int, int]  # address of words, how many
 
+_ONE_WORD = host.GP_ENTRY.pack(length=1)
+_SUBROUTINE = host.GP_ENTRY.pack(level=1)
+
 # Taking a free lock is a locked instruction, which drains what write combining holds.
 _fence = threading.Lock()
 
@@ -80,6 +83,8 @@ class Channel:
             self._userd = self._ring_view.window(USERD_AT, host.USERD_BYTES)
             self._push_view = _view(self.push)
             self.notices = _view(self.notifier)
+            # Read at every submission: the state of the error entry, 0 while all is well.
+            self.alarm = self.notices.view()[: nv_rm.NOTIFICATION_BYTES].cast("H")
             rm = self.gpu.rm
             self.handle = rm.alloc(
                 group,
@@ -279,15 +284,9 @@ class Channel:
             words[first + stride * record + holes.dependent_pointer] = at >> qmd.POINTER_SHIFT
 
     def _write_entry(self, index: int, address: int, count: int) -> None:
-        entry = host.GP_ENTRY.pack(
-            get=(address & 0xFFFF_FFFF) >> 2, get_hi=address >> 32, length=count, level=1
-        )
+        # An address lies in an entry where its own bits are.
+        entry = address + count * _ONE_WORD + _SUBROUTINE
         self._ring_view.write64(index % ENTRIES * host.GP_ENTRY_BYTES, entry)
-
-    def entries(self, put: int) -> list[int]:
-        """The ring entries up to an index that is about to be published."""
-        indices = range(self.put, put)
-        return [self._ring_view.read64(at % ENTRIES * host.GP_ENTRY_BYTES) for at in indices]
 
     def ring_doorbell(self) -> None:
         """Publish the put index; again after an interrupted publish, which is harmless."""

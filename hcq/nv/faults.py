@@ -170,12 +170,13 @@ def failure(notice: Notice, details: Details, scene: Scene, nearest: Any) -> Dev
     if not details.mmu and not details.sms:
         facts["detail"] = "the driver gave no details"
     who = _who(notice, scene)
+    is_known = about.endswith("its end") or " offset " in about
     name = about.split(" (")[0]
     return GpuFault(
         f"GpuFault on {scene.device}: {who} {sentence}",
         device=scene.device,
         facts={**facts, **scene.facts()},
-        hint=(f"an index may reach past {name}; " if details.mmu else "") + RESTART,
+        hint=(f"an index may reach past {name}; " if is_known else "") + RESTART,
     )
 
 

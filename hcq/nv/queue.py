@@ -29,6 +29,7 @@ from hcq.queue import (
     Slot,
     Word,
     formula,
+    plain,
     word32,
 )
 from hcq.timeline import TIME_OFFSET
@@ -37,6 +38,8 @@ MAX_COPY_PIECES = 4096
 MAX_WRITE_WORDS = 0x1FFF
 RECORD_WORDS = qmd.ALIGNMENT // 4
 WORD_MASK = 0xFFFF_FFFF
+_LAUNCH = plain(methods.launch(0))
+_POINTER_AT = 1
 
 
 class _Queue(Builder):
@@ -231,8 +234,8 @@ class ComputeQueue(_Queue):
             self._has_barrier = False
             self._chain(record - 1, record)
         else:
-            self._packet(*methods.launch(0))
-            self.pointers.append((len(self.words) - 3, record))
+            self.pointers.append((len(self.words) + _POINTER_AT, record))
+            self._plain(_LAUNCH, ())
         self._is_after_launch = True
         return self
 

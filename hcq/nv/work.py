@@ -7,6 +7,7 @@ from typing import Any
 from hcq import capture
 from hcq.errors import QueueError
 from hcq.host import Host
+from hcq.ioctl_defs import nv_rm
 from hcq.nv import faults
 from hcq.nv.channel import Channel, ChannelGroup
 from hcq.nv.gpu import Gpu
@@ -18,6 +19,7 @@ from hcq.waits import Waits
 from hcq.work import Work
 
 AnyQueue = ComputeQueue | CopyQueue
+_ALARM = nv_rm.NOTIFICATION_STATUS // 2
 
 
 class NoEvents:
@@ -36,6 +38,7 @@ class NvWork(Work):
     def __init__(self, name: str, gpu: Gpu, host: Host) -> None:
         super().__init__(name, "", host)
         self.gpu = gpu
+        self._alarms: list[memoryview[int]] = []
         signals = signals_of(gpu.driver)
         signals.join(gpu)
         self.signals = signals.pool
@@ -53,6 +56,7 @@ class NvWork(Work):
             if capture.is_recording(self.host):
                 channel.on_publish = self.published
         self.channels = dict(channels)
+        self._alarms = [channel.alarm for channel in channels.values()]
         numbers, windows = self.gpu.classes, self.gpu.driver.windows
         setup = ComputeQueue(self.arch).setup(numbers.compute, windows.shared, windows.local)
         channels[COMPUTE].prelude = list(setup.words)
@@ -82,6 +86,11 @@ class NvWork(Work):
     def check(self) -> None:
         """DeviceLost when the device has failed; the first failure itself where it is new."""
         super().check()
+        for alarm in self._alarms:
+            if alarm[_ALARM]:
+                self._alarmed()
+
+    def _alarmed(self) -> None:
         notices = [faults.notice_of(channel) for channel in self.channels.values()]
         found = [notice for notice in notices if notice is not None]
         if found:
