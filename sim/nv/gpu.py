@@ -49,6 +49,12 @@ class VaSpace:
             self.gpu.executors.append(self._executor)
         return self._executor
 
+    def close(self) -> None:
+        """The object is gone; what its units counted stays."""
+        if self._executor and all(c.setup.space is not self for c in self.gpu.queues):
+            self.gpu.retire(self._executor)
+            self._executor = None
+
 
 class Gpu:
     """One GPU. `lock` is held while its channels are stepped or changed."""
@@ -70,6 +76,7 @@ class Gpu:
         self.usermode = Usermode(board.space, board.clock)
         self.queues: list[Channel] = []  # replaced, never changed: the watcher reads it
         self.executors: list[Executor] = []
+        self._retired: dict[str, int] = {}  # what executors that are gone have counted
         self.lock = threading.RLock()
         self.wanted = 0  # threads that want the lock: stepping makes way for them
         self.running: Channel | None = None  # whose kernel is on the execution units
@@ -177,11 +184,16 @@ class Gpu:
 
     def executed(self) -> dict[str, int]:
         """Counters of the execution units, summed."""
-        found: dict[str, int] = {}
+        found = dict(self._retired)
         for executor in self.executors:
-            for name, value in executor.counters.items():
-                found[name] = found.get(name, 0) + int(value)
+            _add(found, executor.counters)
         return found
+
+    def retire(self, executor: Executor) -> None:
+        """Execution units that nobody needs any more."""
+        executor.close()
+        _add(self._retired, executor.counters)
+        self.executors.remove(executor)
 
     def close(self) -> None:
         """Stop what runs and let go of the doorbell page."""
@@ -217,3 +229,8 @@ class Gpu:
             self.hangs.append((channel, self.nanoseconds()))
         elif patience.is_reset:
             faults.timeout(channel)
+
+
+def _add(sums: dict[str, int], counters: dict[str, int]) -> None:
+    for name, value in counters.items():
+        sums[name] = sums.get(name, 0) + int(value)

@@ -21,6 +21,8 @@ MAX_BARRIERS = 16
 SHARED_UNIT = 128
 LEAST_SHARED = 1024
 REGISTER_FILE = 65536  # registers of one SM
+# Instructions are fetched ahead: so many bytes after the code have to be mapped.
+PREFETCH_BEYOND = 4096
 # Where the version is said: the same bits in 3 and 4, others in 5.
 _VERSION_BITS = {3: 580, 4: 580, 5: 468}
 # How a field's name says that its value has to be shifted.
@@ -178,7 +180,8 @@ def _code(memory: GpuMemory, found: _Fields, chip: Chip) -> int:
     if found["program_prefetch_size"]:
         upper = found["program_prefetch_addr_upper_shifted"]
         start = (upper << 32 | found["program_prefetch_addr_lower_shifted"]) << qmd.PREFETCH_SHIFT
-        memory.check(start, found["program_prefetch_size"] << qmd.PREFETCH_SHIFT, "execute")
+        size = found["program_prefetch_size"] << qmd.PREFETCH_SHIFT
+        memory.check(start, size + PREFETCH_BEYOND, "execute")
     return code
 
 

@@ -26,7 +26,7 @@ from sim.memory import PAGE
 from sim.nv import alloc, control, memory, series
 from sim.nv.channel import Channel
 from sim.nv.files import NodeFile, Window
-from sim.nv.gpu import Gpu
+from sim.nv.gpu import Gpu, VaSpace
 from sim.nv.memory import Memories, Memory
 from sim.nv.objects import FIRST_CLIENT, Client, Object, leaves_first
 from sim.nv.status import RmStatus
@@ -252,6 +252,8 @@ class Rm:
             self._end_channel(payload)
         elif isinstance(payload, Memory):
             self.memories.drop(payload)
+        elif isinstance(payload, VaSpace):
+            payload.close()
         elif alloc.is_engine(old) and old.parent:
             channel = old.parent.payload
             channel.classes[old.number] -= 1

@@ -5,6 +5,7 @@ struct's `rmStatus`. Source: NVIDIA open-gpu-kernel-modules, kernel-open/nvidia-
 uvm_map_external.c, uvm_user_channel.c, uvm_va_space.c.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from errno import EINVAL
@@ -77,7 +78,7 @@ class Space:
     flags: int
     gpus: dict[bytes, Gpu] = field(default_factory=dict)
     spaces: dict[bytes, VaSpace] = field(default_factory=dict)
-    ranges: list[Range] = field(default_factory=list)
+    ranges: list[Range] = field(default_factory=list)  # sorted
     peers: set[frozenset[bytes]] = field(default_factory=set)
 
     def gpu(self, uuid: bytes) -> Gpu:
@@ -95,18 +96,20 @@ class Space:
 
     def find(self, base: int, size: int) -> Range:
         """The external range around a span; RmStatus when there is none."""
-        for found in self.ranges:
-            if found.covers(base, size) and not found.channel:
-                return found
+        index = bisect_right(self.ranges, base, key=_base) - 1
+        found = self.ranges[index] if index >= 0 else None
+        if found and found.covers(base, size) and not found.channel:
+            return found
         raise RmStatus(INVALID_ADDRESS, f"no external range holds {base:#x}+{size:#x}")
 
     def add(self, new: Range) -> None:
         """A new range, which must not overlap another."""
-        for old in self.ranges:
+        index = bisect_right(self.ranges, new.base, key=_base)
+        for old in self.ranges[max(index - 1, 0) : index + 1]:
             if old.base < new.base + new.size and new.base < old.base + old.size:
                 at = f"{old.base:#x}+{old.size:#x}"
                 raise RmStatus(UVM_ADDRESS_IN_USE, f"{new.base:#x}+{new.size:#x} overlaps {at}")
-        self.ranges.append(new)
+        self.ranges.insert(index, new)
 
 
 Handler = Callable[["Uvm", NodeFile, Any], None]
@@ -213,6 +216,10 @@ class Uvm:
     def _of_series(self, number: int) -> Ioctl:
         series = self.rm.series
         return series.free if number == nv_uvm.FREE.number else series.unregister_channel
+
+
+def _base(found: Range) -> int:
+    return found.base
 
 
 def _span(base: int, size: int, unit: int = PAGE) -> None:
@@ -405,10 +412,9 @@ def unmap_external(uvm: Uvm, file: NodeFile, args: Any) -> None:
 
 @on(nv_uvm.FREE, fixed=False)
 def free(uvm: Uvm, file: NodeFile, args: Any) -> None:
-    for old in file.uvm.ranges:
-        if old.base == args.base and not old.channel:
-            if hasattr(args, "length") and args.length != old.size:
-                raise RmStatus(INVALID_ADDRESS, f"length {args.length:#x}, not {old.size:#x}")
-            uvm.end_range(file.uvm, old)
-            return
-    raise RmStatus(INVALID_ADDRESS, f"no range begins at {args.base:#x}")
+    old = file.uvm.find(args.base, PAGE)
+    if old.base != args.base:
+        raise RmStatus(INVALID_ADDRESS, f"no range begins at {args.base:#x}")
+    if hasattr(args, "length") and args.length != old.size:
+        raise RmStatus(INVALID_ADDRESS, f"length {args.length:#x}, not {old.size:#x}")
+    uvm.end_range(file.uvm, old)

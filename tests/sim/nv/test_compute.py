@@ -321,6 +321,17 @@ def test_code_and_constants_have_to_be_mapped(bench, changes):
 
 
 @pytest.mark.row("SIM-06")
+def test_a_page_after_the_code_has_to_be_mapped(bench):
+    made = bench()
+    start = made.data.address
+    prefetch = {1344: start + 0xFD00 >> 8 & 0xFFFFFFFF, 1376: start + 0xFD00 >> 40, 1393: 3}
+    made.launch(made.record(bits=sum(value << low for low, value in prefetch.items())))
+    number, text = made.faulted()
+    assert number == 31
+    assert f"execute of {start + 0x10000:#x}" in text
+
+
+@pytest.mark.row("SIM-06")
 @pytest.mark.parametrize("is_enough", [True, False])
 def test_local_memory_covers_every_multiprocessor(bench, is_enough):
     made = bench()
