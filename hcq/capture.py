@@ -70,7 +70,7 @@ class CaptureHost:
 
     def ioctl(self, fd: int, call: Ioctl, args: Any) -> None:
         """As the host; recorded with decoded and raw arguments and the result."""
-        before = call.values(args)
+        before, inner = call.values(args), call.inner_bytes(args)
         begun = self.seconds()
         result, number = 0, 0
         try:
@@ -79,6 +79,7 @@ class CaptureHost:
             result, number = -1, error.errno or 0
             raise
         finally:
+            after = call.inner_bytes(args).hex()
             self.recorder.write(
                 "ioctl",
                 t=begun,
@@ -91,6 +92,7 @@ class CaptureHost:
                 raw=bytes(call.ffi.buffer(args)).hex(),
                 ret=result,
                 errno=number,
+                **({"inner": inner.hex(), "inner_out": after} if inner else {}),
             )
 
     def reserve(self, size: int, alignment: int = 4096, below: int = 1 << 47) -> int:

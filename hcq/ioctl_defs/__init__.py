@@ -10,12 +10,16 @@ from hcq.errors import FieldError, nearest
 
 @dataclass(frozen=True)
 class Ioctl:
-    """One ioctl: what to call it in messages, its number, its argument struct."""
+    """One ioctl: what to call it in messages, its number, its argument struct.
+
+    inner: the fields that point to more arguments in this process, and their size.
+    """
 
     name: str
     number: int
     struct: str
     ffi: FFI
+    inner: tuple[str, str] | None = None
 
     @property
     def size(self) -> int:
@@ -39,6 +43,15 @@ class Ioctl:
                 raise FieldError(f"{self.name}.{name}: {error}") from None
         return args
 
+    def inner_bytes(self, args: Any) -> bytes:
+        """The further arguments that a struct points to; empty where there are none."""
+        if self.inner is None:
+            return b""
+        pointer, size = (getattr(args, name) for name in self.inner)
+        if not pointer:
+            return b""
+        return bytes(self.ffi.buffer(self.ffi.cast("uint8_t *", pointer), size))
+
     def describe(self, args: Any) -> str:
         """One line naming every field, for error messages and logs."""
         return " ".join(f"{name}={value}" for name, value in self.values(args).items())
@@ -57,6 +70,8 @@ def _shown(ffi: FFI, value: Any) -> str:
         return hex(value)
     kind = ffi.typeof(value)
     if kind.kind == "struct":
+        if not any(bytes(ffi.buffer(ffi.addressof(value)))):
+            return "{}"
         pairs = ((name, getattr(value, name)) for name, _ in kind.fields)
         return "{" + ",".join(f"{name}={_shown(ffi, field)}" for name, field in pairs) + "}"
     if kind.kind != "array":

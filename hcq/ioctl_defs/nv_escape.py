@@ -7,6 +7,8 @@ reached the resource manager returns 0; its result is the struct's `status`.
 Structs whose layout changed carry the series they are good for (see nv_abi).
 """
 
+from dataclasses import replace
+
 from cffi import FFI
 
 from hcq.ioctl_defs import Ioctl, iowr
@@ -128,8 +130,14 @@ RM_ALLOC_MEMORY = iowr(
     ffi, "NV_ESC_RM_ALLOC_MEMORY", "F", 0x27, "struct nv_ioctl_nvos02_parameters_with_fd"
 )
 RM_FREE = iowr(ffi, "NV_ESC_RM_FREE", "F", 0x29, "struct NVOS00_PARAMETERS")
-RM_CONTROL = iowr(ffi, "NV_ESC_RM_CONTROL", "F", 0x2A, "struct NVOS54_PARAMETERS")
-RM_ALLOC = iowr(ffi, "NV_ESC_RM_ALLOC", "F", 0x2B, "struct NVOS64_PARAMETERS")
+RM_CONTROL = replace(
+    iowr(ffi, "NV_ESC_RM_CONTROL", "F", 0x2A, "struct NVOS54_PARAMETERS"),
+    inner=("params", "paramsSize"),
+)
+RM_ALLOC = replace(
+    iowr(ffi, "NV_ESC_RM_ALLOC", "F", 0x2B, "struct NVOS64_PARAMETERS"),
+    inner=("pAllocParms", "paramsSize"),
+)
 RM_MAP_MEMORY = iowr(
     ffi, "NV_ESC_RM_MAP_MEMORY", "F", 0x4E, "struct nv_ioctl_nvos33_parameters_with_fd"
 )

@@ -4,15 +4,45 @@ from collections.abc import Iterator
 from typing import Any
 
 from hcq.bits import align
-from hcq.ioctl_defs import nv_ctrl, nv_escape
+from hcq.ioctl_defs import Ioctl, nv_ctrl, nv_escape, nv_rm
 from hcq.nv.defs import classes, host
 from tools.hcq_dump.qmd import ALIGNMENT_WORDS
 from tools.hcq_dump.record import Place
 from tools.hcq_dump.source import Stream
 
 WORD = 4
+_NOTHING = ("0x0", "[]", "{}")
 STATUS = ("status", "rmStatus", "Status")
 _CONTROLS = {control.number: control.name for control in nv_ctrl.CONTROLS}
+# What a call's further arguments can be: by control or class, then by size.
+_INNER: dict[int, dict[int, Ioctl]] = {}
+for _found in vars(nv_ctrl).values():
+    if isinstance(_found, nv_ctrl.Control):
+        _INNER.setdefault(_found.number, {})[_found.size] = _found
+_CHANNELS = (nv_rm.CHANNEL, nv_rm.CHANNEL_570, nv_rm.CHANNEL_610)
+_CLASSES: dict[int, tuple[Ioctl, ...]] = {
+    classes.NV01_ROOT_CLIENT: (nv_rm.ROOT, nv_rm.ROOT_570),
+    classes.NV01_DEVICE_0: (nv_rm.DEVICE,),
+    classes.NV20_SUBDEVICE_0: (nv_rm.SUBDEVICE,),
+    classes.HOPPER_USERMODE_A: (nv_rm.USERMODE,),
+    classes.BLACKWELL_USERMODE_A: (nv_rm.USERMODE,),
+    classes.FERMI_VASPACE_A: (nv_rm.ADDRESS_SPACE, nv_rm.ADDRESS_SPACE_580),
+    classes.NV01_MEMORY_LOCAL_USER: (nv_rm.MEMORY,),
+    classes.NV01_MEMORY_SYSTEM: (nv_rm.MEMORY,),
+    classes.KEPLER_CHANNEL_GROUP_A: (nv_rm.CHANNEL_GROUP,),
+    classes.FERMI_CONTEXT_SHARE_A: (nv_rm.CONTEXT_SHARE,),
+    classes.GT200_DEBUGGER: (nv_rm.DEBUGGER,),
+    classes.NV_CONFIDENTIAL_COMPUTE: (nv_rm.CONFIDENTIAL,),
+    **dict.fromkeys(
+        (
+            *(classes.AMPERE_CHANNEL_GPFIFO_A, classes.HOPPER_CHANNEL_GPFIFO_A),
+            *(classes.BLACKWELL_CHANNEL_GPFIFO_A, classes.BLACKWELL_CHANNEL_GPFIFO_B),
+        ),
+        _CHANNELS,
+    ),
+}
+for _number, _structs in _CLASSES.items():
+    _INNER[_number] = {found.size: found for found in _structs}
 
 
 class _Memory:
@@ -93,6 +123,29 @@ def describe(record: dict[str, Any]) -> dict[str, str]:
         if key in after:
             found[f"{key} out"] = _named(after[key], nv_escape.STATUS_NAMES)
     return found
+
+
+def inner(record: dict[str, Any]) -> list[str]:
+    """The further arguments of a call as one word, and what of them came back otherwise."""
+    data = bytes.fromhex(str(record.get("inner", "")))
+    if not data:
+        return []
+    number = int(record["args"].get("cmd", record["args"].get("hClass", "0x0")), 16)
+    struct = _INNER.get(number, {}).get(len(data))
+    if struct is None:
+        return [f"inner=?0x{data.hex()}"]
+    before = _fields(struct, data)
+    after = _fields(struct, bytes.fromhex(record["inner_out"]))
+    sent = [f"{key}={value}" for key, value in before.items() if value not in _NOTHING]
+    changed = [f"{key}={value}" for key, value in after.items() if before[key] != value]
+    words = [f"inner={{{','.join(sent)}}}"]
+    return words + ([f"inner_out={{{','.join(changed)}}}"] if changed else [])
+
+
+def _fields(struct: Ioctl, data: bytes) -> dict[str, str]:
+    args = struct.args()
+    struct.ffi.memmove(args, data, struct.size)
+    return struct.values(args)
 
 
 def _named(text: str, names: dict[int, str]) -> str:

@@ -79,4 +79,5 @@ def _ioctl(record: dict[str, Any]) -> str:
         if before.get(key) != value or key in nv_recording.STATUS
     ]
     answer = ["->", *changed] if changed else []
-    return " ".join([f"{'ioctl':12} {record['name']}", *result, *sent, *answer])
+    inner = nv_recording.inner(record)
+    return " ".join([f"{'ioctl':12} {record['name']}", *result, *sent, *answer, *inner])

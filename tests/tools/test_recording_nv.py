@@ -1,0 +1,156 @@
+"""What HCQ_CAPTURE recorded of an NVIDIA device, read back by hcq-dump."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools.hcq_dump.__main__ import main
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = """
+import sys
+sys.path.insert(0, "tests/device")
+import kernels
+from hcq import nv
+from jit.codegen.machine import emit_assembly
+from jit.codegen.nvjitlink import link
+
+device = nv.open(0)
+text = emit_assembly(kernels.NV.triple, device.target, kernels.text("store", kernels.NV))
+program = device.load(link(text, device.target, "store"), "store")
+out = device.allocate(4 * kernels.THREADS)
+for _ in range(2):
+    device.launch(program, (out.address,), (2, 1, 1), (kernels.THREADS, 1, 1), wait=True)
+bound = device.bind(device.queue("compute").write(out.address, [1, 2, 3]))
+device.wait(device.submit(bound))
+device.close()
+"""
+
+
+@pytest.fixture(scope="module", params=["sm_86", "sm_90", "sm_120"])
+def recording(request, tmp_path_factory):
+    """The recording of SCRIPT on a simulated GPU."""
+    pytest.importorskip("nvidia", reason="nvidia-nvjitlink (extra nv) is not installed")
+    folder = tmp_path_factory.mktemp("recording")
+    (folder / "script.py").write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "-m", "sim", "--gpu", request.param, str(folder / "script.py")],
+        cwd=ROOT,
+        env={**os.environ, "HCQ_CAPTURE": str(folder / "run.jsonl")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "run.jsonl"
+
+
+@pytest.fixture
+def cat(capsys):
+    """hcq-dump cat: (exit code, lines, summary)."""
+
+    def run(path, *options):
+        code = main(["cat", *options, str(path)])
+        shown = capsys.readouterr()
+        return code, shown.out.splitlines(), shown.err
+
+    return run
+
+
+@pytest.mark.row("PRO-10")
+def test_every_word_of_a_recorded_run_is_known(recording, cat):
+    code, lines, summary = cat(recording)
+    assert code == 0
+    assert summary.endswith(" words used, 0 unknown\n")
+    assert not [line for line in lines if re.search(r"\?0x|!torn|UNRECORDED", line)]
+
+
+@pytest.mark.row("PRO-10")
+def test_each_launch_points_to_its_record(recording, cat):
+    _, lines, _ = cat(recording)
+    sent = [line for line in lines if "SEND_PCAS_A" in line]
+    records = [line for line in lines if re.search(r"QMD +QMDV", line)]
+    assert (len(sent), len(records)) == (2, 2)
+    assert all(" grid=2,1,1 block=64,1,1 " in line for line in records)
+
+
+@pytest.mark.row("PRO-10")
+def test_ring_entries_come_first_and_give_the_length_of_what_follows(recording, cat):
+    _, lines, _ = cat(recording)
+    entry = next(n for n, line in enumerate(lines) if " GP   ENTRY " in line)
+    count = int(re.search(r"ndw=(\d+)", lines[entry])[1])
+    place = lines[entry].split(" b0 ")[0]
+    piece = [line for line in lines[entry:] if line.startswith(f"{place} b1 ")]
+    assert sum(int(re.search(r"\[ ?(\d+)\]", line)[1]) for line in piece) == count
+
+
+@pytest.mark.row("PRO-10")
+def test_a_bound_queue_is_read_where_it_lies(recording, cat):
+    _, lines, _ = cat(recording)
+    (data,) = [line for line in lines if "LOAD_INLINE_DATA=0x1,0x2,0x3" in line]
+    assert " b2 " in data  # the frame is b1
+
+
+@pytest.mark.row("PRO-10")
+def test_calls_have_names_statuses_and_their_further_arguments(recording, cat):
+    _, lines, _ = cat(recording)
+    made = next(line for line in lines if "hClass=FERMI_VASPACE_A" in line)
+    assert made.startswith("ioctl        NV_ESC_RM_ALLOC fd=")
+    assert made.endswith("status=NV_OK inner={flags=0x48,vaSize=0x1fffffb000000,vaBase=0x1000}")
+    asked = next(line for line in lines if "WORK_SUBMIT_TOKEN" in line)
+    assert "cmd=NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN" in asked
+    assert re.search(r"inner=\{\} inner_out=\{workSubmitToken=0x\w+\}$", asked)
+    assert any(
+        line.startswith("ioctl        UVM_REGISTER_GPU ") and line.endswith("rmStatus=NV_OK")
+        for line in lines
+    )
+
+
+def lines_of(*records):
+    head = {"record": "capture", "seq": 0, "schema": "0.1"}
+    return "".join(json.dumps(r) + "\n" for r in (head, *records))
+
+
+@pytest.fixture
+def ioctl(tmp_path, cat):
+    """The line of a call with these keys."""
+
+    def make(**keys):
+        path = tmp_path / "one.jsonl"
+        path.write_text(lines_of({"record": "ioctl", "seq": 1, "fd": 3, "ret": 0, **keys}))
+        return cat(path)[1][0]
+
+    return make
+
+
+@pytest.mark.parametrize(("status", "name"), [("0x56", "NV_ERR_NOT_SUPPORTED"), ("0x7b", "?0x7b")])
+def test_a_status_has_its_name(ioctl, status, name):
+    args = {"hClass": "0x83de", "status": "0x0"}
+    line = ioctl(name="NV_ESC_RM_ALLOC", args=args, out={**args, "status": status})
+    assert line.endswith(f"hClass=GT200_DEBUGGER status=0x0 -> status={name}")
+
+
+def test_further_arguments_of_unknown_size_are_shown_as_they_are(ioctl):
+    args = {"cmd": "0x800201", "status": "0x0"}
+    more = {"inner": "0102", "inner_out": "0102"}
+    line = ioctl(name="NV_ESC_RM_CONTROL", args=args, out=args, **more)
+    assert line.endswith("status=NV_OK inner=?0x0102")
+
+
+@pytest.mark.refusal
+def test_words_that_were_not_recorded_are_missed(tmp_path, cat):
+    path = tmp_path / "cut.jsonl"
+    # An entry of 4 words at 0x100001000; two were recorded.
+    record = {"record": "submission", "seq": 1, "arch": "sm_90", "queue": "compute0"}
+    record |= {"entries": ["0000100100001000"], "words": ["2001001e", "00000000"]}
+    path.write_text(lines_of(record))
+    code, lines, summary = cat(path)
+    assert code == 3
+    assert lines[-1].endswith("[ 0] PB   UNRECORDED words=2")
+    assert "1 torn" in summary
