@@ -10,7 +10,7 @@ each has to stay the same one; pointers into the program's own memory may be any
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from hcq.errors import FileFormatError, SimFault
 from hcq.host import PAGE, Host, Region, refused
@@ -20,7 +20,8 @@ SCHEMA_MAJOR = "0"
 # Fields whose values name something: compared by what they name, not by number.
 NAMING = ("va_addr", "handle", "address", "offset", "base", "fd", "age")
 CLOCKS = ("clock_counter", "available")
-CONTROL_ONLY = ("_ptr", "mmap_offset")  # the program's own memory; numbers nobody else sees
+# The program's own memory; numbers nobody else sees.
+CONTROL_ONLY = ("_ptr", "mmap_offset", "pallocparms", "params", "plinearaddress", "pmemory")
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ class Replay:
         self._calls = list(calls)
         self._next = 0
         self._names: dict[tuple[str, str], str] = {}
+        self._difference = ""  # the first one: calls that clean up afterwards must not hide it
 
     def finish(self) -> None:
         """SimFault when recorded calls were not made."""
@@ -130,14 +132,20 @@ class Replay:
     def relax(self) -> None:
         self.inner.relax()
 
+    def _differ(self, text: str) -> NoReturn:
+        self._difference = self._difference or text
+        raise SimFault(self._difference)
+
     def _expect(self, kind: str, name: str, values: Mapping[str, str]) -> Recorded:
         made = _text(kind, name, values)
+        if self._difference:
+            self._differ(made)
         if self._next == len(self._calls):
-            raise SimFault(f"one call more than was recorded: {made}")
+            self._differ(f"one call more than was recorded: {made}")
         recorded = self._calls[self._next]
         self._next += 1
         if (recorded.kind, recorded.name) != (kind, name):
-            raise SimFault(f"line {recorded.line}: recorded {recorded}, made {made}")
+            self._differ(f"line {recorded.line}: recorded {recorded}, made {made}")
         self._compare(recorded, recorded.arguments, values, "made")
         return recorded
 
@@ -150,9 +158,10 @@ class Replay:
             before = _text(recorded.kind, recorded.name, wanted)
             after = _text(recorded.kind, recorded.name, found)
             what = f"line {recorded.line}: {field} differs"
-            raise SimFault(f"{what}: recorded {before}, {verb} {after}")
+            self._differ(f"{what}: recorded {before}, {verb} {after}")
 
     def _same(self, field: str, recorded: str, live: str) -> bool:
+        field = field.lower()
         if field.endswith(CONTROL_ONLY) or field.endswith(CLOCKS):
             return True
         if not any(part in field for part in NAMING) or recorded == "0x0":

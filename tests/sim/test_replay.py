@@ -117,3 +117,21 @@ def test_a_recorded_run_of_the_driver_plays_back(machine, monkeypatch, tmp_path)
     host.use(found)
     amd.open(0).close()
     found.finish()
+
+
+@pytest.mark.row("SIM-12")
+def test_a_recorded_session_with_nvidia_plays_back(machine, tmp_path):
+    from hcq import nv
+    from hcq.capture import CaptureHost, Recorder
+
+    path = tmp_path / "capture"
+    host.use(CaptureHost(machine(gpu="sm_90", seed=1), Recorder(str(path))))
+    nv.open(0).close()
+    again = Replay(machine(gpu="sm_90", seed=2), load(path.read_text().splitlines()))
+    host.use(again)
+    nv.open(0).close()
+    again.finish()
+    other = Replay(machine(gpu="sm_86", seed=2), load(path.read_text().splitlines()))
+    host.use(other)
+    with pytest.raises(SimFault, match=r"NV_ESC_CARD_INFO.*device_id=0x2335.*device_id=0x2204"):
+        nv.open(0)
