@@ -8,7 +8,7 @@ import pytest
 
 from hcq import amd
 from hcq.amd.channel import ComputeChannel, CopyChannel
-from hcq.errors import DeviceLost, GpuTimeout, QueueError, WaitTimeout
+from hcq.errors import GpuTimeout, QueueError, WaitTimeout
 from hcq.settings import Context
 
 # A NOP of 16,000 words: type 3, count 15998.
@@ -25,122 +25,6 @@ def held(device):
 
 def let_go(flag):
     flag.region.write32(0, 1)
-
-
-@pytest.mark.row("HCQ-09")
-@pytest.mark.refusal
-def test_a_callers_limit_leaves_the_device_good(held):
-    device, flag = held
-    started = time.monotonic()
-    with pytest.raises(WaitTimeout, match=r"AMD:0: value 1 did not come within 0.05 s") as caught:
-        device.synchronize(timeout=0.05)
-    assert time.monotonic() - started < 1
-    assert (caught.value.facts["awaited"], caught.value.facts["seen"]) == (1, 0)
-    let_go(flag)
-    device.synchronize()
-    assert device.health() == "ok"
-
-
-@pytest.mark.row("HCQ-09")
-def test_synchronize_with_nothing_pending_returns_at_once(device):
-    device.synchronize(timeout=0)
-    device.synchronize(timeout=0)
-
-
-@pytest.mark.row("HCQ-05")
-def test_a_value_that_has_passed_is_not_waited_for(device):
-    for _ in range(3):
-        device.submit(device.queue("compute").barrier())
-    device.wait(3)
-    device.wait(1, timeout=0)
-
-
-@pytest.mark.row("HCQ-05")
-def test_a_late_signal_ends_the_wait(held):
-    device, flag = held
-    threading.Timer(0.05, let_go, [flag]).start()
-    device.wait(1, timeout=5)
-
-
-@pytest.mark.row("HCQ-05")
-@pytest.mark.refusal
-def test_a_value_that_was_never_submitted_is_refused(device):
-    with pytest.raises(QueueError, match="value 5 was never submitted"):
-        device.wait(5)
-
-
-@pytest.mark.row("HCQ-05")
-def test_a_users_signal_is_waited_for(device):
-    signal = device.signals.take()
-    device.submit(device.queue("copy").signal(signal.address, 9))
-    device.wait_signal(signal, 9)
-    assert signal.time > 0
-
-
-@pytest.mark.row("HCQ-05")
-@pytest.mark.row("HCQ-10")
-@pytest.mark.row("HCQ-11")
-@pytest.mark.refusal
-def test_no_progress_is_a_hang_once_and_then_the_device_is_lost(held):
-    device, flag = held
-    with Context(HCQ_TIMEOUT_MS=60):
-        with pytest.raises(GpuTimeout, match=r"for 0\.06 s waiting for value 1") as caught:
-            device.synchronize()
-        facts = caught.value.facts
-        assert facts["verdict"] == "stuck in submission 1 on compute0 (no kernel)"
-        assert (facts["finished"], facts["submitted"]) == (0, 1)
-        assert "compute0 put" in facts["rings"]
-        for use in (
-            lambda: device.synchronize(),
-            lambda: device.allocate(4),
-            lambda: device.submit(device.queue("compute").barrier()),
-            lambda: device.copy_in(flag, 0, b"x"),
-            lambda: device.load(b"", "x"),
-        ):
-            started = time.monotonic()
-            with pytest.raises(DeviceLost, match="AMD:0 is lost since: GpuTimeout on AMD:0"):
-                use()
-            assert time.monotonic() - started < 0.1
-        started = time.monotonic()
-        device.close()
-        assert time.monotonic() - started < 0.5
-
-
-@pytest.mark.row("HCQ-05")
-def test_progress_starts_the_limit_over(device):
-    flags = device.allocate(64, host=True, uncached=True, zero=True)
-    for at in range(6):
-        device.submit(device.queue("compute").poll(flags.address + 4 * at, 1))
-
-    def release():
-        for at in range(6):
-            time.sleep(0.05)
-            flags.region.write32(4 * at, 1)
-
-    thread = threading.Thread(target=release)
-    thread.start()
-    with Context(HCQ_TIMEOUT_MS=200):  # all six take 300 ms, none of them 200
-        device.synchronize()
-    thread.join()
-
-
-@pytest.mark.row("HCQ-10")
-def test_other_waiting_threads_wake_when_the_device_fails(held):
-    device, _ = held
-    caught = []
-
-    def wait():
-        try:
-            device.wait(1, timeout=20)
-        except DeviceLost as error:
-            caught.append(error)
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    with Context(HCQ_TIMEOUT_MS=50), pytest.raises(GpuTimeout):
-        device.synchronize()
-    thread.join(1)
-    assert "is lost since" in str(caught[0])
 
 
 @pytest.mark.row("AMD-16")
@@ -300,34 +184,6 @@ def test_pointers_cross_2_to_the_32_and_are_never_wrapped(device, kind, unit):
     channel.close()
 
 
-@pytest.mark.row("HCQ-08")
-@pytest.mark.parametrize("limit", [1 << 31, 1 << 32, 1 << 64])
-def test_the_timeline_goes_past_the_hardware_payload(machine, limit):
-    machine()
-    device = amd.open(0, timeline_start=limit - 4)
-    buffer = device.allocate(1 << 20, cpu_access=False)
-    data = bytes(range(256)) * 4096
-    for _ in range(3):
-        device.copy_in(buffer, 0, data)
-        device.submit(device.queue("compute").barrier())
-        back = bytearray(1 << 20)
-        device.copy_out(buffer, 0, back)
-        assert back == data
-    assert device.work.timeline.submitted > limit
-    device.synchronize()
-    device.close()
-
-
-@pytest.mark.row("HCQ-07")
-def test_the_timeline_orders_both_queues(device, compiled, words):
-    program = device.load(compiled("bump"), "bump")
-    cell, copy = device.allocate(4, zero=True), device.allocate(400, zero=True)
-    for i in range(100):
-        device.launch(program, [cell.address], (1, 1, 1), (1, 1, 1))
-        device.copy(copy.address + 4 * i, cell.address, 4)
-    assert words(device, copy, 100) == list(range(1, 101))
-
-
 @pytest.mark.row("HCQ-26")
 def test_bound_words_are_submitted_by_pointer_and_stay_patchable(device, compiled, words):
     program = device.load(compiled("bump"), "bump")
@@ -349,62 +205,9 @@ def test_bound_words_are_submitted_by_pointer_and_stay_patchable(device, compile
         device.bind(queue).barrier()
 
 
-@pytest.mark.row("HCQ-26")
-def test_a_bound_copy_queue_ends_its_pointer_packet_where_it_must(device):
-    one = device.allocate(4096, cpu_access=False, zero=True)
-    queue = device.bind(device.queue("copy").fill(one.address, 9, 4096))
-    for _ in range(7):
-        device.submit(queue)
-    back = bytearray(4096)
-    device.copy_out(one, 0, back)
-    assert back == bytes([9]) * 4096
-
-
-def test_an_empty_bound_queue_runs_nothing(device):
-    queue = device.bind(device.queue("compute"))
-    device.wait(device.submit(queue))
-    assert device.health() == "ok"
-
-
 def test_bound_copy_words_are_padded_as_indirect_buffers_must_be(device):
     queue = device.bind(device.queue("copy").fill(device.allocate(64).address, 1, 64))
     assert len(queue.words) == 8
-
-
-@pytest.mark.row("HCQ-05")
-@pytest.mark.refusal
-def test_a_hang_names_queue_signal_awaited_and_seen_value(held):
-    device, _ = held
-    signal = device.signals.take()
-    with Context(HCQ_TIMEOUT_MS=60), pytest.raises(GpuTimeout, match="waiting for signal 0x") as e:
-        device.wait_signal(signal, 9)
-    facts = e.value.facts
-    assert (facts["queue"], facts["awaited"], facts["seen"]) == ("compute0", 9, 0)
-    assert facts["signal"] == hex(signal.address)
-    assert facts["limit"] == 0.06
-
-
-@pytest.mark.row("HCQ-05")
-def test_signals_inside_bound_words_are_progress(device):
-    """Neither timeline nor ring position move while the pointer packet runs, the signal does."""
-    flag = device.allocate(256, host=True, uncached=True, zero=True)
-    signal = device.signals.take()
-    queue = device.queue("compute")
-    for step in range(8):
-        queue.poll(flag.address, step).signal(signal.address, step + 1)
-    queue.poll(flag.address, 8)
-    device.submit(device.bind(queue))
-
-    def advance():
-        for step in range(1, 9):
-            time.sleep(0.1)
-            flag.region.write32(0, step)
-
-    thread = threading.Thread(target=advance)
-    thread.start()
-    with Context(HCQ_TIMEOUT_MS=400):
-        device.synchronize()
-    thread.join()
 
 
 @pytest.mark.row("HCQ-10")
