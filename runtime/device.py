@@ -224,6 +224,8 @@ class Registry:
                 hint=f"indexes count from 0; DEVICE={target.name} is the first",
             )
         device = OpenedDevice(open_backend(target.index), target, count)
+        if not way.adapter:
+            _tell_unrecorded(device.name)
         self._follow_process()
         return device
 
@@ -268,6 +270,17 @@ class Registry:
     def _at_exit(self, process: int) -> None:
         if os.getpid() == process:
             self.close_all(at_exit=True)
+
+
+def _tell_unrecorded(name: str) -> None:
+    """A recording that would stay empty is announced."""
+    path = get("HCQ_CAPTURE")
+    if path:
+        warnings.warn(
+            f"HCQ_CAPTURE={path}: {name} has no command queues, so nothing of it is recorded",
+            FallbackWarning,
+            stacklevel=4,
+        )
 
 
 def _is_present(ways: tuple[Way, ...]) -> bool:

@@ -5,6 +5,7 @@ sys.path[0] and its own exit code.
 """
 
 import atexit
+import importlib.util
 import os
 import re
 import runpy
@@ -109,7 +110,7 @@ def _count(options: Options, value: str) -> None:
 
 
 def _seed(options: Options, value: str) -> None:
-    options.seed = _number("--seed", value)
+    options.seed = _number("--seed", value, "a whole number of at least 0")
 
 
 def _driver(options: Options, value: str) -> None:
@@ -124,9 +125,9 @@ def _faults(options: Options, value: str) -> None:
     raise Unsupported(f"--faults {value}: fault plans are not available yet")
 
 
-def _number(name: str, value: str) -> int:
+def _number(name: str, value: str, accepted: str = "a whole number") -> int:
     if not value.isdecimal():
-        raise ConfigError(f"{name} {value}: a whole number is accepted; {_CHIPS}")
+        raise ConfigError(f"{name} {value}: {accepted} is accepted; {_CHIPS}")
     return int(value)
 
 
@@ -152,7 +153,25 @@ def _run_script(options: Options) -> None:
 def _run_module(options: Options) -> None:
     sys.argv = [options.target, *options.arguments]
     sys.path[0] = os.getcwd()
+    if not _can_run(options.target):
+        sys.stderr.write(f"ConfigError: no module {options.target!r} that can be run\n")
+        raise SystemExit(2)
     runpy.run_module(options.target, run_name="__main__", alter_sys=True)
+
+
+def _can_run(module: str) -> bool:
+    """Whether there is such a module, or package with a __main__. Its parents are imported."""
+    try:
+        found = importlib.util.find_spec(module)
+        if found is not None and found.submodule_search_locations is not None:
+            found = importlib.util.find_spec(f"{module}.__main__")
+    except ModuleNotFoundError as error:
+        if module != error.name and not module.startswith(f"{error.name}."):
+            raise  # something that is there imports what is not
+        return False
+    except (ImportError, ValueError):  # of names such as "..x" and "x."
+        return False
+    return found is not None
 
 
 def _print_stats(machines: list[Machine], write: Callable[[str], object]) -> None:

@@ -41,6 +41,28 @@ def test_without_a_gpu_the_error_names_the_node_and_the_simulator():
     assert "python -m sim" in done.stderr
 
 
+def test_device_names_an_index():
+    done = run("-m", "sim", "--gpu", "gfx1100", "--count", "2", str(EXAMPLE), DEVICE="amd:1")
+    assert done.stdout == "AMD:1 gfx1100: 65536 sums, 0 wrong\n"
+
+
+@pytest.mark.refusal
+@pytest.mark.parametrize("name", ["CPU", "AMD:x", "os"])
+def test_another_device_is_refused_in_one_line_that_tells_the_known(name):
+    done = run(str(EXAMPLE), DEVICE=name)
+    text = f"DEVICE={name}: raw queues are there for AMD, NV, or AMD:1\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", text)
+
+
+@pytest.mark.refusal
+def test_a_missing_code_object_is_told_with_what_makes_one(tmp_path):
+    copy = tmp_path / "vector_add.py"
+    copy.write_text(EXAMPLE.read_text())
+    done = run("-m", "sim", "--gpu", "gfx1100", str(copy), DEVICE="AMD")
+    text = "AMD:0: no vector_add.gfx1100.o here; tools/gen_vector_add.py makes them\n"
+    assert (done.returncode, done.stderr) == (1, text)
+
+
 @pytest.mark.parametrize("arch", ["gfx1100"])
 def test_shipped_code_object_is_what_the_generator_makes(arch):
     generator = importlib.import_module("tools.gen_vector_add")

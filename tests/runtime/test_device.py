@@ -498,3 +498,11 @@ def test_where_devices_are_forbidden_none_opens(fake):
     ):
         Device["FAKE"]
     assert Device["FAKE"].health() == "ok"
+
+
+def test_a_recording_that_would_stay_empty_is_announced_once(tmp_path):
+    path = tmp_path / "run.jsonl"
+    code = "from tensor import Tensor; (Tensor([1, 2]) + 1).tolist(); Tensor([3]).tolist()"
+    status, _, stderr = python(code, DEVICE="CPU", HCQ_CAPTURE=str(path))
+    text = f"FallbackWarning: HCQ_CAPTURE={path}: CPU:0 has no command queues, so nothing of"
+    assert (status, stderr.count(text), stderr.count("HCQ_CAPTURE")) == (0, 1, 1)

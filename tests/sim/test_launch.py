@@ -256,3 +256,25 @@ def drain():
 """
     done = run("-m", "sim", script(text))
     assert (done.stdout, done.stderr) == ("19 19\nTrue []\n", "")
+
+
+@pytest.mark.refusal
+def test_a_seed_below_zero_is_told_what_is_accepted():
+    with pytest.raises(ConfigError, match="--seed -1: a whole number of at least 0 is accepted"):
+        parse(["--seed", "-1", "x.py"])
+
+
+@pytest.mark.refusal
+@pytest.mark.parametrize("module", ["nosuchmod", "nosuch.mod", "json.nosuchmod", "tests", "..x"])
+def test_a_module_that_is_not_there_is_one_line_and_exit_code_2(module):
+    done = run("-m", "sim", "-m", module)
+    text = f"ConfigError: no module {module!r} that can be run\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", text)
+
+
+@pytest.mark.refusal
+def test_a_module_that_needs_a_missing_one_says_so_itself(tmp_path, script):
+    script("import nosuchmod")
+    done = run("-m", "sim", "-m", "script", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "No module named 'nosuchmod'" in done.stderr

@@ -86,12 +86,25 @@ def test_unknown_opcode_does_not_hide_the_rest(dump):
         "{0x80000000u, 0xC0001000u, 0x7u};",
         "[2147483648, 3221229568, 7]",
         b"\x00\x00\x00\x80\x00\x10\x00\xc0\x07\x00\x00\x00",
+        "# the first packet\n80000000 // filler \u2014 one word\nC0001000 /* NOP */ 7\n",
     ],
-    ids=["hex", "c-array", "python-list", "binary"],
+    ids=["hex", "c-array", "python-list", "binary", "commented"],
 )
 def test_input_forms_give_the_same_packets(dump, data):
     _, lines, _ = dump(data, *PM4)
     assert [text.split("PM4  ")[1] for text in lines] == ["FILLER", "NOP words=1"]
+
+
+@pytest.mark.refusal
+def test_text_that_is_no_words_is_refused_with_how_to_write_them(dump):
+    code, lines, err = dump("packets of the first queue: C0001000 7", *PM4)
+    assert (code, lines) == (2, [])
+    assert "this is text, but not of 32-bit words" in err
+    assert "hint: write words in hex" in err
+
+
+def test_bytes_that_begin_like_a_comment_are_words(dump):
+    assert dump(b"#\xff\xff\xff", *PM4)[1:] != ([], "0 packets, 0 of 0 words used, 0 unknown\n")
 
 
 @pytest.mark.refusal

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from hcq.errors import FileFormatError
 from tools.hcq_dump.record import Place
 
-_TEXT = re.compile(rb"[\s0-9a-fA-FxX,;\[\](){}uUlL_]*")
+_TEXT = re.compile(r"[\s0-9a-fA-FxX,;\[\](){}uUlL_]*")
+_COMMENT = re.compile(r"/\*.*?\*/|(#|//)[^\n]*", re.DOTALL)
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+MIN_TEXT_BYTES = 16  # shorter bytes that all can be printed may well be words
 _LISTED = re.compile(r"^\s*[\[{(]")
 
 
@@ -35,17 +38,35 @@ def read_bytes(name: str) -> bytes:
 def words_of(data: bytes, name: str) -> list[int]:
     """32-bit words from hex text, a C array or Python list, or little-endian binary.
 
-    Bare tokens are hex. Inside brackets a token without 0x is decimal.
+    Bare tokens are hex. Inside brackets a token without 0x is decimal. In text, # and
+    // begin comments, and /* */ encloses them.
     FileFormatError when the bytes are no whole number of words.
     """
-    if _TEXT.fullmatch(data):
-        return _text_words(data.decode(), name)
+    text = _printed(data)
+    words = None if text is None else _COMMENT.sub("", text)
+    if words is not None and _TEXT.fullmatch(words):
+        return _text_words(words, name)
+    if words is not None and len(data) >= MIN_TEXT_BYTES:
+        raise FileFormatError(
+            f"{name}: this is text, but not of 32-bit words",
+            facts={"file": name, "begins": repr(words.strip()[:40])},
+            hint="write words in hex with spaces or commas between; # and // begin comments",
+        )
     if len(data) % 4:
         raise FileFormatError(
             f"{name}: {len(data)} bytes are no whole number of 32-bit words",
             facts={"file": name, "found": len(data), "wanted": "a multiple of 4"},
         )
     return [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data), 4)]
+
+
+def _printed(data: bytes) -> str | None:
+    """Bytes as text, None where they are none."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if _CONTROL.search(text) else text
 
 
 def _text_words(text: str, name: str) -> list[int]:
