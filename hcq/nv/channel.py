@@ -288,6 +288,11 @@ class Channel:
         entry = address + count * _ONE_WORD + _SUBROUTINE
         self._ring_view.write64(index % ENTRIES * host.GP_ENTRY_BYTES, entry)
 
+    def entries(self, put: int) -> list[int]:
+        """The ring entries up to an index that is about to be published."""
+        indices = range(self.put, put)
+        return [self._ring_view.read64(at % ENTRIES * host.GP_ENTRY_BYTES) for at in indices]
+
     def ring_doorbell(self) -> None:
         """Publish the put index; again after an interrupted publish, which is harmless."""
         with _fence:  # words and entries are out before the index
