@@ -9,10 +9,10 @@ nodes' kernels.
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 
+from jit.effort import MAX_EFFORT, effort
 from jit.graph import ELEMENTWISE, LEAVES, MOVEMENT, Node, Op
 from jit.movement import contiguous_base
 
-MAX_OPERATIONS = 256  # elementwise nodes in one kernel
 MAX_INPUTS = 24  # buffers one kernel reads
 _REGION = 96  # how many nodes after a reduction are considered for its kernel
 _EPILOGUE = 11  # operations that may follow a big product in its kernel: they make its tiles small
@@ -196,6 +196,7 @@ class Fusion:
         self._operations = [0] * len(self.nodes)
         self._costly = [0] * len(self.nodes)
         self._inputs = [0] * len(self.nodes)
+        self._hard: dict[int, int] = {}  # nodes of more effort than 1, by how much more
         for i, node in enumerate(self.nodes):
             if self.stored[i] or node.op in LEAVES:
                 continue
@@ -220,6 +221,9 @@ class Fusion:
             op = self.nodes[i].op
             operations = 1 << i if op in ELEMENTWISE or op is Op.INDEX else 0
             costly = operations if op in _COSTLY else 0
+            more = effort(self.nodes[i]) - 1
+            if more > 0:
+                self._hard[more] = self._hard.get(more, 0) | operations
             inputs = 0
             for source in self.sources[i]:
                 s = self._base[source]
@@ -229,7 +233,7 @@ class Fusion:
                     operations |= self._operations[s]
                     costly |= self._costly[s]
                     inputs |= self._inputs[s]
-            few = operations.bit_count() <= MAX_OPERATIONS and inputs.bit_count() <= MAX_INPUTS
+            few = self._effort(operations) <= MAX_EFFORT and inputs.bit_count() <= MAX_INPUTS
             open_sources = {self._base[s] for s in self.sources[i]}
             open_sources = {s for s in open_sources if not self.has_memory(s)}
             open_sources -= {s for s in open_sources if self.nodes[s].op in LEAVES}
@@ -239,7 +243,12 @@ class Fusion:
         self._operations[i], self._costly[i], self._inputs[i] = operations, costly, inputs
 
     def _burden(self, i: int) -> tuple[int, int]:
-        return self._operations[i].bit_count() + self._inputs[i].bit_count(), i
+        return self._effort(self._operations[i]) + self._inputs[i].bit_count(), i
+
+    def _effort(self, operations: int) -> int:
+        """What a set of operations costs the compiler."""
+        hard = ((operations & nodes).bit_count() * more for more, nodes in self._hard.items())
+        return operations.bit_count() + sum(hard)
 
     def _weight(self, i: int) -> int:
         """About how many operations computing one element of the node at i takes."""
@@ -306,11 +315,12 @@ class _Region:
     def explore(self) -> tuple[int, list[int]]:
         """The furthest such node, and the nodes up to it."""
         fusion, shared = self.fusion, False
-        room = _EPILOGUE if fusion.is_big_product(self.start) else _REGION * _COSTLY_WEIGHT
+        is_big = fusion.is_big_product(self.start)
+        room, cost = (_EPILOGUE, _operations) if is_big else (MAX_EFFORT, effort)
         while self.pending and len(self.trail) < _REGION:
             member = heappop(self.pending)
             alone = not self.pending
-            room -= _operations(fusion.nodes[member])
+            room -= cost(fusion.nodes[member])
             if room < 0 or not self._fits(member, alone):
                 break
             shared = shared or fusion.owned(member)

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from jit.fuse import MAX_OPERATIONS, Fusion
+from jit.effort import MAX_EFFORT, effort
+from jit.fuse import Fusion
 from jit.graph import ELEMENTWISE, LEAVES, Node, Op
 
 _MAX_STORES = 12
@@ -28,7 +29,7 @@ class Unit:
     root: int
     reads: dict[int, bool] = field(default_factory=dict)
     after: set[int] = field(default_factory=set)  # roots of units that must have run
-    operations: int = 0
+    effort: int = 0
     reductions: list[int] = field(default_factory=list)
 
 
@@ -59,7 +60,7 @@ def make_unit(fusion: Fusion, root: int) -> Unit:
             continue
         if node.op in LEAVES:
             continue
-        unit.operations += node.op in ELEMENTWISE
+        unit.effort += effort(node)
         if fusion.reduces(i):
             unit.reductions.append(i)
         for position, source in enumerate(fusion.sources[i]):
@@ -173,7 +174,7 @@ class Grouping:
 
     def _small(self, group: Group, unit: Unit) -> bool:
         units = [*group.units, unit]
-        if sum(u.operations for u in units) > MAX_OPERATIONS:
+        if sum(u.effort for u in units) > MAX_EFFORT:
             return False
         return len({r for u in units for r in u.reads} | set(group.roots)) <= _MAX_BUFFERS
 

@@ -42,7 +42,7 @@ def gradients(order: Sequence[Node], seed: Node, targets: Sequence[Node]) -> lis
 
 def _spread(node: Node, grad: Node, leads: set[int], found: dict[int, Node]) -> None:
     rule = RULES.get(node.op)
-    if rule is None or not node.dtype.is_float:
+    if rule is None or not node.dtype.is_float or not node.src:  # no src: history forgotten
         return
     for source, part in zip(node.src, rule(node, grad), strict=True):
         if part is None or id(source) not in leads or not source.dtype.is_float:

@@ -172,3 +172,9 @@ def test_gradient_of_convolution_weights(device, n, c, o, size):
             part = padded[:, :, i : i + size, j : j + size]
             expected[:, :, i, j] = np.tensordot(g, part, ((0, 2, 3), (0, 2, 3)))
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_what_was_computed_before_it_asked_for_a_gradient_has_one():
+    x = (Tensor([1.0, 2.0, 3.0]) * 2).contiguous().realize().requires_grad_()
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [4.0, 8.0, 12.0]

@@ -1,0 +1,41 @@
+"""What operations cost a compiler: how many plain ones each stands for.
+
+Functions are expanded to arithmetic (jit/math.py), and a compiler takes longer over a
+long kernel than over two short ones. Twice as much in float64, which has longer series.
+"""
+
+from jit.dtype import dtypes
+from jit.graph import ELEMENTWISE, Node, Op
+
+MAX_EFFORT = 256  # of one kernel: it compiles in about a fifth of a second
+
+# Measured on functions of float32, one after the other in one kernel for a CPU.
+_FUNCTIONS = {
+    Op.EXP: 3,
+    Op.EXP2: 4,
+    Op.LOG: 4,
+    Op.LOG2: 4,
+    Op.SIN: 28,
+    Op.COS: 28,
+    Op.TAN: 36,
+    Op.ASIN: 5,
+    Op.ACOS: 5,
+    Op.ATAN: 5,
+    Op.ATAN2: 6,
+    Op.SINH: 7,
+    Op.COSH: 7,
+    Op.TANH: 5,
+    Op.ASINH: 15,
+    Op.ACOSH: 15,
+    Op.ATANH: 8,
+    Op.ERF: 11,
+    Op.POW: 16,
+}
+
+
+def effort(node: Node) -> int:
+    """About how many plain operations the node is to a compiler; 0 where it only moves data."""
+    if node.op not in ELEMENTWISE:
+        return int(node.op is Op.INDEX)
+    weight = _FUNCTIONS.get(node.op, 1)
+    return 2 * weight if weight > 1 and node.dtype is dtypes.float64 else weight
