@@ -188,27 +188,29 @@ def lea(x: Access) -> None:
 PARTS = {"U16x2": 16, "S16x2": 16, "U8x4": 8, "S8x4": 8}
 
 
-@means("IMNMX", "VIMNMX", "VIADDMNMX")
+@means("IMNMX", "VIMNMX", "UVIMNMX", "VIMNMX3", "VIADDMNMX")
 def minimum_maximum(x: Access) -> None:
-    """The lesser where the predicate holds, else the greater; VIADDMNMX adds first."""
+    """The least where the predicate holds, else the greatest; VIADDMNMX adds first."""
     if x.results[0].count == 2:
         _minimum_of_pairs(x)
         return
     first = x.u32(0) + x.u32(1) if x.instruction.name == "VIADDMNMX" else x.u32(0)
     second = x.u32(2) if x.instruction.name == "VIADDMNMX" else x.u32(1)
+    third = x.u32(2) if x.instruction.name == "VIMNMX3" else second
     least = x.flag(0)
     part = next((w for w in x.words if w in PARTS), "")
     if not part:
         kind = U32 if x.has("U32") else I32
         result = _choose(first.bits(kind), second.bits(kind), least)
+        result = _choose(result, third.bits(kind), least)
         if x.has("RELU"):
             result = where(result < 0, 0, result)
         x.write(result)
         return
     bits, total = PARTS[part], x.number(U32, 0)
     for at in range(0, 32, bits):
-        a, b = (_field(v, at, bits, part[0] == "S") for v in (first, second))
-        one = _choose(a, b, least)
+        a, b, c = (_field(v, at, bits, part[0] == "S") for v in (first, second, third))
+        one = _choose(_choose(a, b, least), c, least)
         if x.has("RELU"):
             one = where(one < 0, 0, one)
         total = total | ((one.bits(U32) & ((1 << bits) - 1)) << at)

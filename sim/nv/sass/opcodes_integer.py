@@ -41,6 +41,7 @@ IMNMX | 017/1456 | =120 74=1 | P81 P84 R16:2 | A.n:2 B.ns:2 P!87 P!77 | u64@74+7
 VIMNMX | 048/1456 | >=90 <100 81+6=3f | R16 | A.n B.ns P!87 | vimnmx@72 RELU@76
 VIMNMX | 048/1456 | =100 | R16 P81 P84 | A.n B.ns P!87 | vimnmx@72 RELU@76
 VIMNMX | 048/1456 | >=120 81+6=3f | R16 | A.n B.ns P!87 | vimnmx120@72,3 RELU@76
+VIMNMX3 | 00f/145 | >=90 <120 | R16 | A.n B.n C.n P!87 | vimnmx@72 RELU@76
 VIADDMNMX | 046/1234567 | >=90 | R16 | A.n B.i C.n P!87 | vimnmx@72 RELU@76
 IDP | 026/1234567 | 76=0 77=0 | R16 | A.n B.n C.i | 4A a8@73 a8@74
 IDP | 026/1234567 | 76=1 | R16 | A.n B.n C.i | 2A half2@77 a16@73 a8@74
