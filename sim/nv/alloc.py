@@ -229,22 +229,16 @@ def channel(new: New) -> Made:
     space = group.space
     if args.hContextShare:
         space = new.client.payload(args.hContextShare, ContextShare, "hContextShare").space
-    if args.hVASpace:
-        raise RmStatus(INVALID_ARGUMENT, "hVASpace of a channel in a group has to be 0")
-    if args.engineType not in (0, nv_rm.ENGINE_GRAPHICS):
-        raise RmStatus(INVALID_ARGUMENT, f"engine type {args.engineType} in a graphics group")
-    if args.flags:
-        raise RmStatus(NOT_SUPPORTED, f"channel flags {args.flags:#x} are not simulated")
-    entries = args.gpFifoEntries
-    if entries < 2 or entries & entries - 1 or entries > MOST_RING_ENTRIES:
-        raise RmStatus(INVALID_ARGUMENT, f"a ring of {entries} entries")
+    _check_channel(args, gpu, space)
     userd = _userd(new)
     _check_hopper_rule(new, gpu, userd, args.gpFifoOffset)
     notifier = _notifier(new)
     held = tuple(kept for kept in (userd, notifier) if kept)
     setup = Setup(
-        group, space, args.gpFifoOffset, entries, userd.home + args.userdOffset[0], held, notifier
-    )
+        group, space, args.gpFifoOffset, args.gpFifoEntries, userd.home + args.userdOffset[0],
+        held, notifier,
+        new.rm.memories.at if userd.kind == memory.SYSTEM and gpu.chip.is_hopper_or_later else None,
+    )  # fmt: skip
     made = Channel(gpu, setup)
     made.handle = new.client.handle, new.handle
     for kept in held:
@@ -252,6 +246,24 @@ def channel(new: New) -> Made:
     group.channels.append(made)
     gpu.add(made)
     return Made(parent, made)
+
+
+def _check_channel(args: Any, gpu: Gpu, space: VaSpace) -> None:
+    if args.hVASpace:
+        raise RmStatus(INVALID_ARGUMENT, "hVASpace of a channel in a group has to be 0")
+    if args.engineType not in (0, nv_rm.ENGINE_GRAPHICS):
+        raise RmStatus(INVALID_ARGUMENT, f"engine type {args.engineType} in a graphics group")
+    if args.flags:
+        raise RmStatus(NOT_SUPPORTED, f"channel flags {args.flags:#x} are not simulated")
+    if not space.is_registered:
+        # Guess: without a page directory, which unified memory sets, there is nothing to run in.
+        raise RmStatus(nv_escape.INVALID_STATE, "the address space is not registered with UVM")
+    entries = args.gpFifoEntries
+    if entries < 2 or entries & entries - 1 or entries > MOST_RING_ENTRIES:
+        raise RmStatus(INVALID_ARGUMENT, f"a ring of {entries} entries")
+    if args.gpFifoOffset + entries * host.GP_ENTRY_BYTES > 1 << gpu.chip.address_bits:
+        limit = f"{gpu.chip.name} reaches {gpu.chip.address_bits} bits"
+        raise RmStatus(INVALID_ARGUMENT, f"a ring at {args.gpFifoOffset:#x}, {limit}")
 
 
 def _userd(new: New) -> Memory:

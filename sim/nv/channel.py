@@ -7,6 +7,7 @@ PageFault, and the channel stops there.
 
 from array import array
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from hcq.nv.defs import host as defs
 from sim.memory import GpuMemory, PageFault
 from sim.nv import faults, host, pushbuffer
 from sim.nv.engines import Engine
-from sim.nv.memory import Memory
+from sim.nv.memory import VIDEO, Memory, Placement
 from sim.nv.pushbuffer import Method
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Setup:
     userd: int
     memories: tuple[Memory, ...]  # that it keeps alive
     notifier: Memory | None = None
+    # Hopper with USERD in system memory: what lies at a GPU address.
+    placed: Callable[[int], Placement | None] | None = None
 
 
 class Channel:
@@ -185,6 +188,9 @@ class Channel:
             self._advance()
             return
         address = self.extended_base | found.address
+        found_at = self.setup.placed(address) if self.setup.placed else None
+        if found_at and found_at.memory.kind == VIDEO:
+            raise SimFault("USERD in system memory with a pushbuffer in video memory (bug 3313719)")
         if self.gpu.traces:
             self.gpu.board.record("segment", self.gpu.name, self.name, found.length)
         self._words = array("I", self.memory.read(address, 4 * found.length))

@@ -65,7 +65,9 @@ class Compute(Engine):
 
     def window(self, upper: int, lower: int) -> int:
         """A generic window's address, 0 when none was set."""
-        return self.state.get(upper, 0) << 32 | self.state.get(lower, 0)
+        if self.state.get(lower, 0):
+            raise SimFault(f"a window at ...{self.state[lower]:08x} is not aligned to 4 GiB")
+        return self.state.get(upper, 0) << 32
 
     def take(self, offset: int, data: "array[int]") -> None:
         """LOAD_INLINE_DATA: words of the transfer that LAUNCH_DMA began."""

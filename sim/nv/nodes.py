@@ -111,7 +111,7 @@ class Nvidia:
         window = file.window
         if window is None or offset != _NO_OFFSET:
             raise Refusal(EINVAL, f"no mapping was prepared on {file.path} at {offset:#x}")
-        if size > window.size:
+        if size != window.size:
             raise Refusal(EINVAL, f"{size:#x} bytes of a mapping of {window.size:#x}")
         with self.rm.lock:
             target = window.target

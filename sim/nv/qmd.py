@@ -20,6 +20,7 @@ MAX_GRID = ((1 << 31) - 1, 65535, 65535)
 MAX_BARRIERS = 16
 SHARED_UNIT = 128
 LEAST_SHARED = 1024
+OLD_CONSTANT_ALIGNMENT = 256  # version 3; later ones cannot say anything finer than 64
 REGISTER_FILE = 65536  # registers of one SM
 # Instructions are fetched ahead: so many bytes after the code have to be mapped.
 PREFETCH_BEYOND = 4096
@@ -244,6 +245,8 @@ def _constants(memory: GpuMemory, found: _Fields) -> tuple[tuple[int, int] | Non
             banks.append(None)
             continue
         address = found.address("constant_buffer_addr", f"_{bank}")
+        if found.table.layout is qmd.QMD_V3 and address % OLD_CONSTANT_ALIGNMENT:
+            raise SimFault(f"constant bank {bank} at {address:#x} is not aligned to 256 bytes")
         size = found[f"constant_buffer_size_shifted4_{bank}"] * qmd.CONSTANT_SIZE_UNIT
         memory.check(address, size, "read")
         banks.append((address, size))

@@ -3,7 +3,7 @@
 import pytest
 from nv_client import Status
 
-from hcq.ioctl_defs import nv_ctrl, nv_rm
+from hcq.ioctl_defs import nv_ctrl, nv_rm, nv_uvm
 
 
 class Parts:
@@ -89,6 +89,36 @@ def test_what_a_channel_may_not_ask_for(parts, changes, expected, text):
     made = parts()
     assert status(made.make, **changes) == expected
     assert text in why(made)
+
+
+@pytest.mark.refusal
+@pytest.mark.row("SIM-05")
+def test_ampere_has_rings_of_40_bits(parts):
+    assert status(parts(gpu="sm_86").make, gpFifoOffset=(1 << 40) - 256) == 0x1F
+    assert parts(gpu="sm_90").make(gpFifoOffset=(1 << 40) - 256)
+
+
+@pytest.mark.refusal
+def test_the_address_space_has_to_be_registered(parts):
+    made = parts()
+    made.client.unified(nv_uvm.UNREGISTER_GPU_VASPACE, gpuUuid=made.client.uuid)
+    assert status(made.make) == 0x40
+
+
+@pytest.mark.refusal
+def test_hoppers_rule_holds_for_pushbuffers(parts):
+    made = parts()
+    mine = made.client
+    made.ring = mine.buffer(system=True)
+    handle = made.make(userdOffset=[0x800])
+    mine.control(made.group, nv_ctrl.SCHEDULE_GROUP_580, bEnable=1)
+    push = mine.buffer()
+    made.ring.region.write64(0, push.address | 1 << 41 | 1 << 42)
+    made.ring.region.write32(0x800 + 0x8C, 1)
+    page = mine.cpu_map(mine.rm_alloc(mine.subdevice, 0, 0xC661), 0x10000)
+    page.write32(0x90, mine.control(handle, nv_ctrl.GET_WORK_SUBMIT_TOKEN).workSubmitToken)
+    assert mine.until(lambda: mine.host.faults)
+    assert "USERD in system memory with a pushbuffer in video" in mine.host.faults[0].text
 
 
 @pytest.mark.refusal

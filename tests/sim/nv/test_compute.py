@@ -305,6 +305,21 @@ def test_what_a_record_may_not_say(bench, changes, text):
     assert "launch record at" in found
 
 
+@pytest.mark.refusal
+def test_constants_of_version_3_are_aligned_to_256_bytes(bench):
+    made = bench(gpu="sm_86")
+    made.launch(made.record(bank=made.data.address + 0x2040 & 0xFFFFFFFF))
+    assert "constant bank 0 at" in made.faulted()[1]
+
+
+@pytest.mark.refusal
+def test_windows_are_aligned_to_4_gib(bench):
+    made = bench()
+    made.channel.submit(0x2002_20A8, 0x7294, 0x1000)
+    made.launch(made.record())
+    assert "a window at ...00001000 is not aligned to 4 GiB" in made.faulted()[1]
+
+
 def test_a_record_that_is_not_aligned_cannot_be_named(bench):
     made = bench()
     made.launch(made.record() + 0x80)
