@@ -105,29 +105,72 @@ def brain_of_single(value: Value, mode: str = "") -> Value:
 def sum64(a: Value, b: Value, mode: str) -> Value:
     """a + b in double precision in one of MODES."""
     total = a + b
-    return _adjusted(total, sum_error(a, b, total), mode)
+    zero = where(a.bits(U64) != b.bits(U64), total == 0.0, total != total)
+    if mode == "RM":  # the sum of opposite numbers is -0
+        total = where(zero, -0.0, total)
+    return _adjusted(total, sum_error(a, b, total), mode, _finite(a) & _finite(b))
+
+
+TINY, LARGE, SCALE = 2.0**-900, 2.0**-300, 2.0**600
+
+
+def _apart(a: Value, b: Value, product: Value) -> tuple[Value, Value, Value]:
+    """(a, b, factor): both scaled so that the error of their product is a double, too."""
+    tiny = product.absolute() < TINY
+    first = a.absolute() < b.absolute()
+    small, other = where(first, a, b), where(first, b, a)
+    again = tiny & (other.absolute() < LARGE)
+    one = a.constant(F64, 1.0)
+    scale, second = where(tiny, SCALE, one), where(again, SCALE, one)
+    return small * scale, other * second, scale * second
 
 
 def product64(a: Value, b: Value, mode: str) -> Value:
-    """a * b; the direction is lost where the product's low half is too small for a double."""
+    """a * b in double precision in one of MODES."""
     total = a * b
-    return _adjusted(total, fma(a, b, total.negate()), mode)
+    x, y, factor = _apart(a, b, total)
+    # In two steps: the factor may be too large for a double, the scaled product is not.
+    root = where(factor > SCALE, SCALE, a.constant(F64, 1.0))
+    error = fma(x, y, (total * root * where(factor >= SCALE, SCALE, root)).negate())
+    return _adjusted(total, error, mode, _finite(a) & _finite(b))
 
 
 def fma64(a: Value, b: Value, c: Value, mode: str) -> Value:
-    """a * b + c; the direction is lost as in product64."""
+    """a * b + c in double precision in one of MODES."""
     total = fma(a, b, c)
+    if mode == "RM":
+        opposite = (a * b).negate().bits(U64) == c.bits(U64)
+        total = where((total == 0.0) & opposite, -0.0, total)
     high = a * b
-    low = fma(a, b, high.negate())
-    alpha = c + low
-    alpha_error = sum_error(c, low, alpha)
+    tiny = (high.absolute() < TINY) & (c.absolute() < TINY)
+    small = where(a.absolute() < b.absolute(), a, b)
+    other = where(a.absolute() < b.absolute(), b, a)
+    scale = where(tiny, SCALE, a.constant(F64, 1.0))
+    small, addend, result = small * scale, c * scale, total * scale
+    high = small * other
+    low = fma(small, other, high.negate())
+    alpha = addend + low
+    alpha_error = sum_error(addend, low, alpha)
     beta = high + alpha
     beta_error = sum_error(high, alpha, beta)
-    error = ((beta - total) + beta_error) + alpha_error
-    return _adjusted(total, error, mode)
+    error = ((beta - result) + beta_error) + alpha_error
+    # A product too small to be seen beside c still says where the exact sum lies.
+    unseen = (high == 0.0) & (a != 0.0) & (b != 0.0)
+    minus = (a.bits(U64) ^ b.bits(U64)) >> 63 != 0
+    error = where(unseen, where(minus, -1.0, a.constant(F64, 1.0)), error)
+    return _adjusted(total, error, mode, _finite(a) & _finite(b) & _finite(c))
 
 
-def _adjusted(total: Value, error: Value, mode: str) -> Value:
+def _finite(value: Value) -> Value:
+    return (value - value) == 0.0
+
+
+def _adjusted(total: Value, error: Value, mode: str, finite: Value) -> Value:
+    """total moved by one place where the exact value, total + error, asks for it.
+
+    An infinite total of finite operands is beyond the exact value.
+    """
+    beyond = ~_finite(total)
+    error = where(beyond, where(total > 0.0, -1.0, total.constant(F64, 1.0)), error)
     down, up = _is_above(total, error, mode)
-    finite = (total - total) == 0.0
     return _step(total, down & finite, up & finite)
