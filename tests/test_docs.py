@@ -37,3 +37,60 @@ def test_readme_commands_name_files_that_exist():
     named = set(re.findall(r"(?:examples|tools)/[\w./]+\.(?:py|npz|md)", text))
     assert named
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_the_programs_of_the_queue_document_run(machine, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    programs = re.findall(r"^```python\n(.*?)^```", (DOCS / "queues.md").read_text(), re.M | re.S)
+    machine()
+    names = {}
+    for program in programs:
+        exec(program, names)
+    assert len(programs) == 2
+    assert names["batch"].words_written == 2 + 1 + 1  # then only the block count
+
+
+@pytest.mark.parametrize("kind", ["compute", "copy"])
+def test_the_table_of_verbs_tells_what_each_kind_of_queue_has(kind, machine):
+    from hcq import amd
+    from hcq.errors import Unsupported
+
+    rows = re.findall(r"^\| `(\w+)\(.*?\)` \| (yes|no) \| (yes|no) \|", _queues(), re.M)
+    claimed = {verb for verb, *has in rows if has[kind == "copy"] == "yes"}
+    calls = {
+        "launch": (None, 0, (1, 1, 1), (1, 1, 1)),
+        **{"copy": (0, 64, 4), "fill": (0, 0, 4), "write": (0, [1]), "signal": (0, 1)},
+        **{"wait": (0, 1), "poll": (0, 1, 1), "timestamp": (0,), "barrier": ()},
+    }
+    machine()
+    with amd.open(0) as device:
+        lacking = set()
+        for verb, arguments in calls.items():
+            try:
+                getattr(device.queue(kind), verb)(*arguments)
+            except Unsupported:
+                lacking.add(verb)
+            except AttributeError:
+                assert verb == "launch"  # there is such a verb, and no program
+    assert {verb for verb, *_ in rows} == set(calls)
+    assert claimed == set(calls) - lacking
+
+
+def test_settings_of_the_readme_and_options_of_its_tools_exist():
+    from hcq.settings import SETTINGS
+    from sim.launch import USAGE
+    from tools.hcq_dump.__main__ import parser
+
+    text = (ROOT / "README.md").read_text()
+    assert set(re.findall(r"`([A-Z]+_[A-Z_]+)`", text)) <= set(SETTINGS)
+    for option in ("--gpu", "--count", "--seed", "--driver", "--stats", "--faults"):
+        assert option in USAGE
+        assert option in text
+    cat = parser()._subparsers._group_actions[0].choices["cat"]
+    for option in cat._option_string_actions:
+        if option not in ("-h", "--help", "--quiet"):
+            assert option in text
+
+
+def _queues():
+    return (DOCS / "queues.md").read_text()
