@@ -240,9 +240,13 @@ def test_open_entries_are_counted_here_and_a_full_ring_is_waited_for(machine):
     flag = device.allocate(16, host=True, uncached=True, zero=True)
     device.submit(device.queue("compute").poll(flag.address, 1))
     device.channels["compute"].submit(device.queue("compute").poll(flag.address, 1))
-    with Context(HCQ_TIMEOUT_MS=60), pytest.raises(GpuTimeout, match="space in queue comp") as e:
+
+    def fill():
         for _ in range(5000):
             channel.submit(device.queue("compute").barrier())
+
+    with Context(HCQ_TIMEOUT_MS=60), pytest.raises(GpuTimeout, match="space in queue comp") as e:
+        fill()
     assert channel.used == 4095
     assert "put" in str(e.value)
     device.close()
