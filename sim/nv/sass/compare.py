@@ -96,7 +96,7 @@ def _integers(x: Access, name: str, a: Value, b: Value) -> Value:
     return strict | ((a == b) & low)
 
 
-@means("FSETP")
+@means("FSETP", "UFSETP")
 def fsetp(x: Access) -> None:
     """Single precision."""
     combine(x, float_compare(x, comparison(x), x.f32(0), x.f32(1)))
@@ -119,7 +119,7 @@ def _total_less(a: Value, b: Value) -> Value:
     return (a < b) | ((a == b) & negative)
 
 
-@means("FSET")
+@means("FSET", "UFSET")
 def fset(x: Access) -> None:
     """A comparison as 1.0 (BF) or all ones."""
     value = float_compare(x, comparison(x), x.f32(0), x.f32(1))

@@ -28,7 +28,7 @@ def finish(x: Access, value: Value) -> None:
     x.write(value)
 
 
-@means("FADD")
+@means("FADD", "UFADD")
 def fadd(x: Access) -> None:
     """a + b."""
     mode, a, b = rounding_of(x), x.f32(0), x.f32(1)
@@ -47,7 +47,7 @@ def _zero_sum(total: Value, a: Value, b: Value, mode: str) -> Value:
     return where((total == 0.0) & minus, -0.0, total)
 
 
-@means("FMUL")
+@means("FMUL", "UFMUL")
 def fmul(x: Access) -> None:
     """a * b, sometimes scaled by a power of two; FMZ: 0 times anything is 0."""
     mode, a, b = rounding_of(x), x.f32(0), x.f32(1)
@@ -91,7 +91,7 @@ def fhadd(x: Access) -> None:
     finish(x, directed(odd_sum(a.to(F64), b.to(F64)), F32, rounding_of(x)))
 
 
-@means("FMNMX")
+@means("FMNMX", "UFMNMX")
 def fmnmx(x: Access) -> None:
     """The lesser or greater; a number wins over a NaN unless NAN is asked for."""
     result = least_or_greatest(x, x.f32(0), x.f32(1), x.flag(0))
@@ -128,7 +128,7 @@ def least_or_greatest(x: Access, a: Value, b: Value, least: Value) -> Value:
     return where(a.is_nan() & b.is_nan(), nan, result)
 
 
-@means("FSEL")
+@means("FSEL", "UFSEL")
 def fsel(x: Access) -> None:
     """a where the predicate holds, else b."""
     x.write(where(x.flag(0), x.f32(0), x.f32(1)))

@@ -80,7 +80,7 @@ def _sum64(x: Access) -> None:
 means("IADD3", "UIADD3", "IADD")(_sum)
 
 
-@means("VIADD")
+@means("VIADD", "UVIADD")
 def viadd(x: Access) -> None:
     """Two summands, or two or four packed ones."""
     parts = {"16x2": 16, "S16x2": 16, "U8x4": 8, "S8x4": 8}
@@ -188,7 +188,7 @@ def lea(x: Access) -> None:
 PARTS = {"U16x2": 16, "S16x2": 16, "U8x4": 8, "S8x4": 8}
 
 
-@means("IMNMX", "VIMNMX", "UVIMNMX", "VIMNMX3", "VIADDMNMX")
+@means("IMNMX", "UIMNMX", "VIMNMX", "UVIMNMX", "VIMNMX3", "VIADDMNMX")
 def minimum_maximum(x: Access) -> None:
     """The least where the predicate holds, else the greatest; VIADDMNMX adds first."""
     if x.results[0].count == 2:
@@ -234,7 +234,7 @@ def _field(word: Value, at: int, bits: int, signed: bool) -> Value:
     return up.bits(I32) >> (32 - bits) if signed else up >> (32 - bits)
 
 
-@means("IABS")
+@means("IABS", "UIABS")
 def iabs(x: Access) -> None:
     """The absolute value; the most negative number stays."""
     value = x.i32(0)
