@@ -92,7 +92,7 @@ def windows(shared: int, local: int) -> list[Word]:
     ]
 
 
-def local_memory(address: int, bytes_per_tpc: int, max_sms: int = 0x1FF) -> list[Word]:
+def local_memory(address: int, bytes_per_tpc: int, max_sms: int = 0xFF) -> list[Word]:
     """The private memory of all threads: where it lies and how much each TPC has of it."""
     sub = COMPUTE_SUBCHANNEL
     return [

@@ -65,7 +65,7 @@ def test_local_memory_words():
     assert compute().local_memory(0x12_3456_0000, 0x88000).words == [
         0x20012044, 0,
         0x200221E4, 0x00000012, 0x34560000,  # SET_SHADER_LOCAL_MEMORY_A, B
-        0x200320B9, 0x00000000, 0x00088000, 0x000001FF,  # NON_THROTTLED_A, B, C
+        0x200320B9, 0x00000000, 0x00088000, 0x000000FF,  # NON_THROTTLED_A, B, C
     ]  # fmt: skip
 
 
