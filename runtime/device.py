@@ -63,11 +63,12 @@ class Way:
 # In the default order: what DEVICE unset tries.
 KINDS: Mapping[str, tuple[Way, ...]] = {
     "AMD": (Way("KFD", "hcq.amd", "runtime.hcq_backend"),),
+    "NV": (Way("NVK", "hcq.nv", "runtime.hcq_backend"),),
     "CPU": (Way("", "runtime.fallback.cpu"),),
 }
 RESERVED_WAYS = ("PCI", "USB", "REMOTE")
 RESERVED_NAMES = (
-    *("NV", "CUDA", "HIP", "QCOM", "CL", "METAL", "WEBGPU"),
+    *("CUDA", "HIP", "QCOM", "CL", "METAL", "WEBGPU"),
     *("DSP", "PYTHON", "NULL", "DISK", "NPY"),
 )
 

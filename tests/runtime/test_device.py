@@ -104,7 +104,7 @@ def test_backend_loads_at_first_index():
 def test_unknown_name_gets_known_names_and_the_nearest():
     with pytest.raises(DeviceNotFound, match="no device 'NVV', did you mean 'NV'") as caught:
         Device["NVV"]
-    assert "known=AMD, CPU" in str(caught.value)
+    assert "known=AMD, NV, CPU" in str(caught.value)
 
 
 @pytest.mark.row("REG-03")
