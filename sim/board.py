@@ -23,7 +23,11 @@ class Executor(Protocol):
 
 @dataclass(frozen=True)
 class Fault:
-    """Something a simulated GPU refused. `kind` is memory, queue, wave or hang."""
+    """Something a simulated GPU refused.
+
+    `kind` is memory, queue, hang or simulator; wave on AMD; warp, doorbell or lost on NVIDIA.
+    `gpu` counts the GPUs of that vendor.
+    """
 
     kind: str
     gpu: int

@@ -13,28 +13,26 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from errno import EACCES, EAGAIN, EBADF, EINTR, EINVAL
 from itertools import count
 from typing import Any
 
-from hcq.errors import ConfigError, nearest
+from hcq.errors import ConfigError
 from hcq.host import EAGAIN_SECONDS, PAGE, LinuxHost, Region, refused
 from hcq.ioctl_defs import Ioctl, kfd
-from sim.amd import chips, drm, topology
-from sim.amd.gpu import Gpu, Limits
+from sim import build
+from sim.amd import drm, topology
+from sim.amd.gpu import Gpu
 from sim.amd.kfd import Kfd
 from sim.board import Board, Fault
-from sim.clock import Clock, RealClock, VirtualClock
+from sim.clock import RealClock, VirtualClock
 from sim.files import Files
 from sim.inject import Injection
-from sim.nv import chips as nv_chips
 from sim.nv.gpu import Gpu as NvGpu
-from sim.nv.limits import NvLimits
 from sim.nv.nodes import Nvidia
 from sim.nv.status import RmStatus
 from sim.refusal import Refusal
-from sim.schedule import FreeRunning, Scheduler, Seeded
 from sim.space import AddressSpace
 
 LOG_LENGTH = 20_000
@@ -60,9 +58,9 @@ class _File:
 
 
 class Machine:
-    """A computer with simulated GPUs. `limits` are the fields of `Limits` and `NvLimits`.
+    """A computer with simulated GPUs.
 
-    `gpus` holds all of them, in order; indices in names and faults count each vendor's own.
+    `options` are masked=, save_sizes= and the fields of `Limits` and `NvLimits`. `gpus` holds all of them, in order; indices in names and faults count each vendor's own.
     """
 
     def __init__(
@@ -96,11 +94,11 @@ class Machine:
         )
         save_sizes = bool(options.pop("save_sizes", False))
         masked: Sequence[int] = options.pop("masked", ())
-        self.gpus = _gpus(self._board, gpus, options)
+        self.gpus = build.gpus(self._board, gpus, options)
         self._amd = [gpu for gpu in self.gpus if isinstance(gpu, Gpu)]
         for index in masked:
             self._amd[index].masked = True
-        self.scheduler = _scheduler(self.gpus, seed or 0, self._clock)
+        self.scheduler = build.scheduler(self.gpus, seed or 0, self._clock)
         self.kfd = Kfd(self._board, self._amd, self.scheduler, kfd)
         self.kfd.render_file = self._render_file
         self.kfd.on_error = self._dump
@@ -392,42 +390,3 @@ class Machine:
 
 def _render_node(gpu: Gpu) -> str:
     return f"/dev/dri/renderD{gpu.minor}"
-
-
-def _gpus(board: Board, names: Sequence[str], options: dict[str, Any]) -> list[Gpu | NvGpu]:
-    """The GPUs; each vendor's take the options that are theirs."""
-    limits = Limits(**_known(Limits, options))
-    nv_limits = NvLimits(**_known(NvLimits, options))
-    for name in options:
-        if not hasattr(limits, name) and not hasattr(nv_limits, name):
-            raise TypeError(f"a machine has no option {name!r}")
-    made: list[Gpu | NvGpu] = []
-    counts = {True: count(), False: count()}
-    for name in names:
-        index = next(counts[name in nv_chips.CHIPS])
-        if name in nv_chips.CHIPS:
-            made.append(NvGpu(board, nv_chips.find(name), index, nv_limits))
-        else:
-            made.append(Gpu(board, _amd_chip(name), index, limits))
-    return made
-
-
-def _scheduler(gpus: Sequence[Gpu | NvGpu], seed: int, clock: Clock) -> Scheduler:
-    return FreeRunning(gpus) if isinstance(clock, RealClock) else Seeded(gpus, seed, clock)
-
-
-def _amd_chip(name: str) -> chips.Chip:
-    known = (*chips.CHIPS, *nv_chips.CHIPS)
-    if name not in chips.CHIPS:
-        raise ConfigError(
-            f"no simulated chip {name!r}{nearest(name, known)}; there are: {', '.join(known)}",
-            facts={"gpu": name},
-        )
-    return chips.find(name)
-
-
-def _known(kind: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """The options that a class of limits has."""
-    names = {field.name for field in fields(kind)}
-    return {name: value for name, value in options.items() if name in names}
-

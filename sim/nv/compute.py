@@ -27,6 +27,7 @@ REPORT_EXECUTE = Layout("REPORT_SEMAPHORE_EXECUTE", 32, {
 _PCAS_B = Layout("SEND_SIGNALING_PCAS_B", 32, {"invalidate": (0, 0), "schedule": (1, 1)})
 _ONE_LINE = Layout("INVALIDATE_CACHE_NO_WFI", 32, {"lines": (0, 0)})
 _RELEASE = 0
+_FOUR_WORDS, _ONE_WORD, _TWO_WORDS = 0, 1, 2
 _NEW_REPORTS = frozenset({
     c.SET_REPORT_SEMAPHORE_PAYLOAD_LOWER, c.SET_REPORT_SEMAPHORE_PAYLOAD_UPPER,
     c.SET_REPORT_SEMAPHORE_ADDRESS_LOWER, c.SET_REPORT_SEMAPHORE_ADDRESS_UPPER,
@@ -187,10 +188,12 @@ def report_semaphore_execute(engine: Compute, word: int) -> bool:
         "SET_REPORT_SEMAPHORE_ADDRESS",
     )  # fmt: skip
     payload = engine.latched(c.SET_REPORT_SEMAPHORE_PAYLOAD_LOWER, "SET_REPORT_SEMAPHORE_PAYLOAD")
-    wide = bool(found["payload_size64"])
-    if wide:
+    size = found["structure_size"]
+    if size not in (_FOUR_WORDS, _ONE_WORD, _TWO_WORDS):
+        raise SimFault(f"REPORT_SEMAPHORE_EXECUTE structure size {size} is not known")
+    if found["payload_size64"] and size != _ONE_WORD:
         payload |= engine.state.get(c.SET_REPORT_SEMAPHORE_PAYLOAD_UPPER, 0) << 32
-    _release(engine, address, payload, wide=wide, timestamp=not found["structure_size"])
+    _release(engine, address, payload, wide=size == _TWO_WORDS, timestamp=size == _FOUR_WORDS)
     return True
 
 

@@ -49,7 +49,7 @@ def run(channel: "Channel", address: int) -> bool:
 
 def _release(channel: "Channel", release: qmd.Release) -> None:
     timestamp = release.words == 4
-    wide = release.is_wide or release.words == 2
+    wide = release.words == 2 or (timestamp and release.is_wide)
     channel.release(release.address, release.payload, wide=wide, timestamp=timestamp)
 
 

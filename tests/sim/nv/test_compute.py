@@ -448,6 +448,21 @@ def test_report_semaphores(bench):
     assert 0 < made.data.region.read64(0x8018) < 1 << 62
 
 
+@pytest.mark.parametrize(
+    ("size", "payload", "expected"),
+    [(1, 0, "06000000 ffffffff"), (2, 0, "06000000 00000000"), (2, 1, "06000000 01000000")],
+)
+def test_report_semaphores_of_other_sizes(bench, size, payload, expected):
+    made = bench()
+    made.data.region.write64(0x8000, 2**64 - 1)
+    at = made.output
+    made.channel.submit(
+        0x2005_2056, 6, 1, at & 0xFFFFFFFF, at >> 32, size << 3 | payload << 12
+    )
+    assert made.channel.finished()
+    assert made.data.region.read(0x8000, 8) == bytes.fromhex(expected)
+
+
 @pytest.mark.refusal
 def test_the_newer_report_semaphore_is_not_on_ga100(bench):
     made = bench(gpu="sm_80")
