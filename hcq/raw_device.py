@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from hcq.arguments_ring import ArgumentRing
 from hcq.buffers import Buffers, Statistics
-from hcq.copies import Copies
+from hcq.copies import Copies, check_buffer
 from hcq.errors import BufferUseError
 from hcq.memory import Buffer
 from hcq.queue import COMPUTE
@@ -182,6 +182,7 @@ class RawDevice:
         """Give memory back once everything submitted so far is done; waits for nothing."""
         if self.work.is_closed:
             return
+        check_buffer(buffer, "free")
         with self.work.lock:
             self.work.check_process()
             self.memory.free(buffer, self.work.timeline.submitted)
@@ -278,7 +279,11 @@ class RawDevice:
             words = queue.words
             size = max(4, len(words) * 4)
             bound = self.allocate(size, host=True, uncached=True, name=f"words of {queue.name}")
-            self._placed(queue, bound.address)
+            try:
+                self._placed(queue, bound.address)
+            except BaseException:
+                self.free(bound)
+                raise
             view = bound.view().cast("I")
             for at, word in enumerate(words):
                 view[at] = word
@@ -327,9 +332,9 @@ class RawDevice:
         return self._nanoseconds(last - first)
 
     def _read64(self, address: int) -> int:
-        found = self.memory.at(address)
+        found = self.memory.at(address) if isinstance(address, int) else None
         if found is None or found[0].region is None:
-            raise BufferUseError("no host memory there", facts={"address": hex(address)})
+            raise BufferUseError("no host memory there", facts={"address": address})
         buffer, offset = found
         buffer.check(offset, 8)
         return int.from_bytes(buffer.view()[offset : offset + 8], "little")

@@ -9,12 +9,12 @@ from hcq import host as hosts
 from hcq.arguments_ring import ArgumentRing
 from hcq.code_memory import CodeMemory
 from hcq.copies import Copies
-from hcq.errors import DeviceNotFound
+from hcq.errors import DeviceNotFound, QueueError
 from hcq.host import Host
 from hcq.memory import Buffer
 from hcq.nv.cubin import Cubin
 from hcq.nv.defs.qmd import ALIGNMENT
-from hcq.nv.driver import Driver, driver
+from hcq.nv.driver import LOW, Driver, driver
 from hcq.nv.gpu import gpu_of
 from hcq.nv.local import LocalMemory
 from hcq.nv.memory import Kind, Memory
@@ -175,6 +175,13 @@ class Device(RawDevice):
         queue.seal()
 
     def _placed(self, queue: AnyQueue, address: int) -> None:
+        end = address + 4 * len(queue.words)
+        if end > LOW:
+            raise QueueError(
+                f"queue {queue.name} cannot be bound: no address below 2**40 is left",
+                facts={"queue": queue.name, "address": hex(address), "limit": hex(LOW)},
+                hint="free buffers, or submit the queue without binding it",
+            )
         queue.point(address)
 
     def _before_publish(self, queue: AnyQueue, value: int) -> None:

@@ -51,8 +51,14 @@ class Allocation:
         return self.kind in (Kind.VRAM, Kind.CONTIGUOUS)
 
 
-def allocate(gpu: Gpu, size: int, kind: Kind, *, view: bool = True) -> Allocation:
-    """Whole pages, mapped on the GPU, and with `view` on the CPU."""
+def allocate(
+    gpu: Gpu, size: int, kind: Kind, *, view: bool = True, low: bool = True
+) -> Allocation:
+    """Whole pages, mapped on the GPU, and with `view` on the CPU.
+
+    Below 2**40, where channels and launch records can name them, unless `low` is False
+    and no such address is left.
+    """
     driver = gpu.driver
     is_vram = kind in (Kind.VRAM, Kind.CONTIGUOUS)
     page = HUGE_PAGE if kind is Kind.VRAM and size >= HUGE_FROM else PAGE
@@ -61,7 +67,7 @@ def allocate(gpu: Gpu, size: int, kind: Kind, *, view: bool = True) -> Allocatio
         if view and is_vram:
             _reserve_bar1(gpu, size)
             undo.callback(_release_bar1, gpu, size)
-        address = _reserve(gpu, size, page)
+        address = _reserve(gpu, size, page, low)
         release = _Undo(driver.host.release, address, size)
         undo.callback(release)
         handle = _object(gpu, size, kind, page)
@@ -106,11 +112,12 @@ def free(gpu: Gpu, allocation: Allocation) -> None:
         host.release(allocation.address, allocation.size)
 
 
-def _reserve(gpu: Gpu, size: int, page: int) -> int:
+def _reserve(gpu: Gpu, size: int, page: int, low: bool) -> int:
     try:
         return gpu.driver.host.reserve(size, page, LOW)
     except OSError:
-        # Plain buffers may lie anywhere; what may not is made when the device opens.
+        if low:
+            raise
         return gpu.driver.host.reserve(size, page)
 
 
@@ -206,7 +213,7 @@ class Memory(Buffers):
 
     def obtain(self, size: int, kind: Kind, *, view: bool) -> Allocation:
         """Whole pages from the kernel."""
-        return allocate(self._gpu, size, kind, view=view)
+        return allocate(self._gpu, size, kind, view=view, low=False)
 
     def give_back(self, owner: Allocation) -> None:
         """Take memory back to the kernel."""

@@ -387,3 +387,26 @@ def test_a_forked_child_is_refused(machine, monkeypatch):
             use()
     monkeypatch.undo()
     device.close()
+
+
+@pytest.mark.row("NV-06")
+def test_plain_buffers_may_lie_above_2_to_the_40(machine, compiled, words, monkeypatch):
+    sim = machine("sm_90")
+    device = nv.open(0)
+    reserve = sim.reserve
+
+    def no_low(size, alignment=4096, below=1 << 47):
+        if below <= 1 << 40:
+            raise OSError(12, "no address space")
+        return reserve(size, alignment, below)
+
+    monkeypatch.setattr(sim, "reserve", no_low)
+    program = device.load(compiled("bump"), "bump")
+    cell, far = device.allocate(4, zero=True), device.allocate(4, cpu_access=False)
+    assert cell.address > 1 << 40
+    device.launch(program, [cell.address], ONE, ONE)
+    device.copy(far.address, cell.address, 4)
+    assert words(device, far, 1) == [1]
+    with pytest.raises(QueueError, match=r"no address below 2\*\*40 is left"):
+        device.bind(device.queue("compute").write(cell.address, [2]))
+    device.close()
