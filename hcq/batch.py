@@ -143,13 +143,16 @@ class Batch:
         both before any word is written.
         """
         self.seal()
-        self._patch({s.name if isinstance(s, Slot) else s: v for s, v in (slots or {}).items()})
+        named = {s.name if isinstance(s, Slot) else str(s): v for s, v in (slots or {}).items()}
+        self._patch(named)
         for queue in self._queues:
             self._last = self.device.submit(queue)
         return self._last
 
     def _patch(self, slots: Mapping[str, int]) -> None:
         self._check_slots(slots)
+        for queue in self._queues:
+            queue.check_slots(slots)
         changed: dict[Formula, int] = {}
         for value in self._by_formula:
             now = value.of(slots[value.slot.name])

@@ -40,6 +40,7 @@ class Copies:
     def copy_in(self, buffer: Buffer, offset: int, data: Any) -> None:
         """Host bytes into a buffer, after everything submitted so far."""
         view = _bytes(data)
+        check_buffer(buffer, "copy_in")
         buffer.check(offset, len(view))
         self._work.usable()
         if not view:
@@ -55,6 +56,7 @@ class Copies:
         view = _bytes(into)
         if view.readonly:
             raise BufferUseError("copy_out needs bytes it may write to", facts={"size": len(view)})
+        check_buffer(buffer, "copy_out")
         buffer.check(offset, len(view))
         self._work.usable()
         if not view:
@@ -68,6 +70,8 @@ class Copies:
 
     def copy(self, destination: int, source: int, size: int) -> int:
         """Copy between GPU addresses as memmove does; the timeline value that ends it."""
+        if not all(isinstance(number, int) for number in (destination, source, size)):
+            return self.submit_copy(destination, source, size)  # which refuses it by name
         distance = abs(destination - source)
         if 0 < distance < size and size > distance * BOUNCE_PIECES:
             bounce = self._allocate(size, False)
@@ -100,8 +104,25 @@ class Copies:
         return size <= DIRECT_COPY_BYTES or timeline.is_done(timeline.submitted)
 
 
+def check_buffer(buffer: Any, call: str) -> None:
+    """BufferUseError for what is no buffer."""
+    if not isinstance(buffer, Buffer):
+        raise BufferUseError(
+            f"{call} takes a buffer, not {type(buffer).__name__}",
+            facts={"given": repr(buffer)},
+            hint="give what device.allocate() returned",
+        )
+
+
 def _bytes(data: Any) -> memoryview:
-    view = memoryview(data)
+    try:
+        view = memoryview(data)
+    except TypeError:
+        raise BufferUseError(
+            f"copies take bytes or what has them, not {type(data).__name__}",
+            facts={"given": type(data).__name__},
+            hint="bytes, bytearray, memoryview or a numpy array",
+        ) from None
     if not view.c_contiguous:
         raise BufferUseError(
             "copies need bytes that lie one after the other",

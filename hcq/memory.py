@@ -63,6 +63,10 @@ class Buffer:
             raise BufferUseError(
                 f"buffer {self.label} was freed", facts={"freed_at_submission": self.freed}
             )
+        if not isinstance(offset, int):
+            raise BufferUseError(
+                f"buffer {self.label}: an offset is a whole number of bytes, not {offset!r}"
+            )
         if offset < 0 or size < 0 or offset + size > self.size:
             raise BufferUseError(
                 f"access outside buffer {self.label}",

@@ -6,7 +6,7 @@ A `Slot` stands for a value that is known at submit; arithmetic on it makes a
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, Self
@@ -54,7 +54,13 @@ class Slot(_Arithmetic):
     high: int | None = None
 
     def check(self, value: int) -> None:
-        """FieldError for a value outside the slot's range."""
+        """FieldError for a value outside the slot's range, or no whole number."""
+        if not isinstance(value, int):
+            raise FieldError(
+                f"slot {self.name}: {value!r} is no whole number",
+                facts={"slot": self.name, "kind": self.kind.value},
+                hint="give buffer.address" if self.kind is SlotKind.ADDRESS else None,
+            )
         top = (1 << self.bits) - 1 if self.high is None else self.high
         if not self.low <= value <= top:
             raise FieldError(
@@ -153,8 +159,15 @@ def plain(words: Sequence[Word]) -> list[int]:
 
 
 def formula(value: Slot | Formula) -> Formula:
-    """A slot alone is the formula without steps."""
-    return value if isinstance(value, Formula) else Formula(value)
+    """A slot alone is the formula without steps; QueueError for what is neither."""
+    if isinstance(value, Formula):
+        return value
+    if not isinstance(value, Slot):
+        raise QueueError(
+            f"a value is a whole number or a slot, not {type(value).__name__}",
+            facts={"given": repr(value)},
+        )
+    return Formula(value)
 
 
 @dataclass(frozen=True)
@@ -235,6 +248,8 @@ class Builder:
         self.blocks: list[int] = []  # argument blocks its launches read
         self.laps: list[int] = []  # how often the ring had gone round when they were submitted
         self.cells: list[int] = []  # addresses its signals write
+        # What slots must come to: (verb, address, alignment).
+        self.alignments: list[tuple[str, Formula, int]] = []
         # Words of argument blocks that launches need and that came without: (address, value).
         self.argument_words: list[tuple[int, Number]] = []
         self.bound: Any = None
@@ -251,15 +266,25 @@ class Builder:
 
     def _address(self, verb: str, address: Number, alignment: int = 1) -> None:
         """Refuse what is no address (QueueError) and one that is misaligned (FieldError)."""
+        if isinstance(address, Slot | Formula):
+            if alignment > 1:
+                self.alignments.append((verb, formula(address), alignment))
+            return
         if not isinstance(address, int):
-            if isinstance(address, Slot | Formula):
-                return  # known at submit
             raise QueueError(
                 f"{verb}: an address is a number, not {type(address).__name__}",
                 facts={"queue": self.name, "verb": verb, "given": repr(address)},
                 hint="give buffer.address, or a slot of a batch",
             )
         low(address)  # at most 64 bits
+        self._check_aligned(verb, address, alignment)
+
+    def check_slots(self, values: Mapping[str, int]) -> None:
+        """FieldError where the values of slots make a verb's address misaligned."""
+        for verb, address, alignment in self.alignments:
+            self._check_aligned(verb, address.of(values[address.slot.name]), alignment)
+
+    def _check_aligned(self, verb: str, address: int, alignment: int) -> None:
         if address % alignment:
             raise FieldError(
                 f"{verb}: address {address:#x} is not aligned to {alignment} bytes",

@@ -167,6 +167,11 @@ class Work:
     def wait(self, value: int, timeout: float | None = None) -> None:
         """Until the timeline passes a value."""
         self.usable()
+        if not isinstance(value, int):
+            raise QueueError(
+                f"{self.name}: a timeline value is a whole number, not {type(value).__name__}",
+                hint="wait for what device.submit() returned",
+            )
         if value > self.timeline.submitted:
             raise QueueError(
                 f"{self.name}: value {value} was never submitted",

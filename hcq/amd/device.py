@@ -177,7 +177,7 @@ class Device(RawDevice):
 
 def _find(host: Host, index: int) -> Node:
     nodes = gpus(host)
-    if not 0 <= index < len(nodes):
+    if not isinstance(index, int) or not 0 <= index < len(nodes):
         raise DeviceNotFound(
             f"no AMD:{index}: {len(nodes)} AMD GPU(s) here",
             device=f"AMD:{index}",

@@ -34,9 +34,11 @@ class _Queue(Builder):
             self.cells.append(address)
 
     def _words_fit(self, words: Sequence[int]) -> None:
-        if not 0 < len(words) <= MAX_WRITE_WORDS:
+        count = len(words) if isinstance(words, Sequence) else f"not in {type(words).__name__}"
+        if not isinstance(count, int) or not 0 < count <= MAX_WRITE_WORDS:
             raise QueueError(
-                "write takes 1 to 16380 words", facts={"queue": self.name, "words": len(words)}
+                "write takes 1 to 16380 words, in a list",
+                facts={"queue": self.name, "words": count},
             )
         for word in words:
             word32(word, "write")
@@ -189,8 +191,8 @@ class CopyQueue(_Queue):
 
     def fill(self, destination: Number, value: int, size: int) -> Self:
         """Set size bytes to the byte value."""
-        if not 0 <= value < 256:
-            raise FieldError(f"fill value {value:#x} does not fit in 8 bits")
+        if not isinstance(value, int) or not 0 <= value < 256:
+            raise FieldError(f"fill value {value!r} does not fit in 8 bits")
         self._address("fill", destination)
         self._size("fill", size)
         step = self.arch.max_copy_bytes

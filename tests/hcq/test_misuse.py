@@ -13,6 +13,7 @@ from hcq.errors import (
     BufferUseError,
     ConfigError,
     DeviceLost,
+    DeviceNotFound,
     FieldError,
     GpuFault,
     GpuTimeout,
@@ -244,3 +245,52 @@ def test_a_value_below_the_least_tells_what_the_setting_means(monkeypatch):
     assert caught.value.hint == (
         "DEBUG: 1 devices, 2 kernels, 3 plans, 4 source, 5-6 IR, 7 code; default 0"
     )
+
+
+@pytest.mark.row("BAT-03")
+@pytest.mark.refusal
+def test_a_slot_that_makes_an_address_misaligned_is_refused_before_any_word(device, host_buffer):
+    batch, cell = Batch(device), Slot("cell")
+    batch.queue("compute").signal(cell + 8, 5)
+    match = r"signal: address 0x\w+c is not aligned to 8 bytes"
+    with pytest.raises(FieldError, match=match):
+        batch.submit({cell: host_buffer.address + 4})
+    assert batch.words_written == 0
+    device.wait(batch.submit({cell: host_buffer.address}))
+    assert host_buffer.region.read64(8) == 5
+    batch.free()
+
+
+@pytest.mark.row("BAT-03")
+@pytest.mark.refusal
+def test_a_slot_takes_whole_numbers_only(device, host_buffer):
+    batch, cell = Batch(device), Slot("cell")
+    batch.queue("compute").write(cell, [1])
+    with pytest.raises(FieldError, match=r"slot cell: <Buffer 'cells' .* is no whole") as caught:
+        batch.submit({cell: host_buffer})
+    assert caught.value.hint == "give buffer.address"
+    batch.free()
+
+
+CALLS = [
+    (lambda d, b: d.free(None), BufferUseError, "free takes a buffer, not NoneType"),
+    (lambda d, b: d.copy_in(7, 0, b"1"), BufferUseError, "copy_in takes a buffer, not int"),
+    (lambda d, b: d.copy_out(7, 0, bytearray(1)), BufferUseError, "copy_out takes a buffer"),
+    (lambda d, b: d.copy_in(b, 0, "x"), BufferUseError, "copies take bytes .*, not str"),
+    (lambda d, b: d.copy_in(b, "0", b"1"), BufferUseError, "an offset is a whole number"),
+    (lambda d, b: d.copy(b, b, 4), QueueError, "copy: an address is a number, not Buffer"),
+    (lambda d, b: d.wait("1"), QueueError, "a timeline value is a whole number, not str"),
+    (lambda d, b: d.time(b, b), BufferUseError, "no host memory there"),
+    (lambda d, b: d.queue().signal(b.address, "1"), QueueError, "a whole number or a slot, not"),
+    (lambda d, b: d.queue().write(b.address, 5), QueueError, "write takes 1 to 16380 words, in a"),
+    (lambda d, b: d.queue().write(b.address, ["a"]), QueueError, "a whole number or a slot"),
+    (lambda d, b: d.queue("copy").fill(0, b"a", 4), FieldError, "fill value b'a' does not fit"),
+    (lambda d, b: amd.open("0"), DeviceNotFound, "no AMD:0"),
+]
+
+
+@pytest.mark.refusal
+@pytest.mark.parametrize(("call", "kind", "text"), CALLS)
+def test_a_wrong_kind_of_thing_is_a_typed_error(call, kind, text, device, host_buffer):
+    with pytest.raises(kind, match=text):
+        call(device, host_buffer)
