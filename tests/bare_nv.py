@@ -93,7 +93,9 @@ class Elf:
         self.data = data
         offset, = struct.unpack_from("<Q", data, 40)
         size, count, names = struct.unpack_from("<HHH", data, 58)
-        headers = [struct.unpack_from("<IIQQQQIIQQ", data, offset + i * size) for i in range(count)]
+        headers = [
+            struct.unpack_from("<IIQQQQIIQQ", data, offset + i * size) for i in range(count)
+        ]
         at = headers[names][4]
         self.sections = [(self.string(at + h[0]), *h) for h in headers]
         self.symbols = []
@@ -101,14 +103,15 @@ class Elf:
             if s[2] == 2:
                 strings = self.sections[s[7]][5]
                 for i in range(s[6] // 24):
-                    name, _, _, section, value, _ = struct.unpack_from("<IBBHQQ", data, s[5] + 24 * i)
+                    fields = struct.unpack_from("<IBBHQQ", data, s[5] + 24 * i)
+                    name, _, _, section, value, _ = fields
                     self.symbols.append((self.string(strings + name), section, value))
 
     def string(self, at):
         return self.data[at : self.data.index(b"\0", at)].decode()
 
     def content(self, section):
-        name, _, kind, _, _, at, size, *_ = section
+        kind, at, size = section[2], section[5], section[6]
         return bytes(size) if kind == 8 else self.data[at : at + size]
 
 

@@ -25,7 +25,8 @@ class Case:
             for x in "abc"
         )
         return f"""
-define ptx_kernel void @{self.name}({G} noalias %o, {G} noalias %ga, {G} noalias %gb, {G} noalias %gc) #0 {{
+define ptx_kernel void @{self.name}(
+    {G} noalias %o, {G} noalias %ga, {G} noalias %gb, {G} noalias %gc) #0 {{
   %t = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
   %i = zext i32 %t to i64
 {loads}
@@ -118,7 +119,8 @@ def integer_cases():
                    lambda a, b, c, s=signed: np.fmod(a.view(s), b.view(s)),
                    (a, np.where(safe.view(signed) == -1, unsigned(5), safe), c))  # fmt: skip
         yield case("by7", f"  %r = sdiv {kind} %a, 7",
-                   lambda a, b, c, s=signed: _wrapped(_truncated(a.view(s), np.full_like(a, 7)), s),
+                   lambda a, b, c, s=signed: _wrapped(
+                       _truncated(a.view(s), np.full_like(a, 7)), s),
                    (a, b, c))  # fmt: skip
         for name, function in (("smin", np.minimum), ("smax", np.maximum), ("umin", np.minimum),
                                ("umax", np.maximum)):  # fmt: skip

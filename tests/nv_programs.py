@@ -365,7 +365,9 @@ def mma(shape, types, registers, kind="b32"):
     loads = ""
     for x, at in (("a", 1), ("b", 2), ("c", 3)):
         loads += f"  mad.wide.u32 %l{at}, %thread, {4 * len(names[x])}, %{x};\n"
-        loads += "".join(f"  ld.global.u32 {r}, [%l{at}+{4 * i}];\n" for i, r in enumerate(names[x]))
+        loads += "".join(
+            f"  ld.global.u32 {r}, [%l{at}+{4 * i}];\n" for i, r in enumerate(names[x])
+        )
     c, d = names["c"], names["d"]
     before = after = ""
     if is_float:

@@ -16,8 +16,8 @@ from sim.nv.sass import frame
 from sim.nv.sass.cfg import Block, Program
 from sim.nv.sass.decode import chip_number
 from sim.nv.sass.instruction import Instruction, Operand
-from sim.nv.sass.interpret import Warp, execute
 from sim.nv.sass.interpret import Block as Shared
+from sim.nv.sass.interpret import Warp, execute
 from sim.nv.sass.launch import LaunchRecord, ThreadRecord, starting_lanes
 from sim.nv.sass.translate import Translator
 

@@ -13,11 +13,24 @@ from sim.nv.sass.half import float_of
 from sim.nv.sass.semantics import means
 
 ORDERED: dict[str, Callable[[Value, Value], Value]] = {
-    "LT": operator.lt, "EQ": operator.eq, "LE": operator.le, "GT": operator.gt, "GE": operator.ge,
+    "LT": operator.lt, "EQ": lambda a, b: same(a, b), "LE": operator.le,
+    "GT": operator.gt, "GE": operator.ge,
 }  # fmt: skip
 
 
-def _either(a: Value, b: Value) -> Value:
+def same(a: Value, b: Value) -> Value:
+    """a == b as BOOL."""
+    result: Value = a == b
+    return result
+
+
+def different(a: Value, b: Value) -> Value:
+    """a != b as BOOL; NaNs differ."""
+    result: Value = a != b
+    return result
+
+
+def _unordered(a: Value, b: Value) -> Value:
     return a.is_nan() | b.is_nan()
 
 
@@ -25,17 +38,18 @@ def float_compare(x: Access, name: str, a: Value, b: Value) -> Value:
     """A float comparison by its name; a trailing U holds for NaNs too."""
     if name in ORDERED:
         return ORDERED[name](a, b)
-    if name == "NE":
-        return (a < b) | (a > b)
-    if name == "NEU":
-        return a != b
-    if name in ("NUM", "NAN"):
-        either = _either(a, b)
-        return either if name == "NAN" else ~either
     if name in ("F", "T"):
-        return (a == a) ^ (a == a) if name == "F" else (a == a) | (a != a)
+        return x.number(BOOL, name == "T")
+    other: dict[str, Callable[[], Value]] = {
+        "NE": lambda: (a < b) | (a > b),
+        "NEU": lambda: different(a, b),
+        "NAN": lambda: _unordered(a, b),
+        "NUM": lambda: ~_unordered(a, b),
+    }
+    if name in other:
+        return other[name]()
     if name.endswith("U") and name[:-1] in ORDERED:
-        return ORDERED[name[:-1]](a, b) | _either(a, b)
+        return ORDERED[name[:-1]](a, b) | _unordered(a, b)
     raise x.refuse("as a comparison")
 
 
@@ -86,14 +100,14 @@ def _integers(x: Access, name: str, a: Value, b: Value) -> Value:
     if name in ("F", "T"):
         return x.number(BOOL, name == "T")
     if not x.has("EX"):
-        return a != b if name == "NE" else ORDERED[name](a, b)
+        return different(a, b) if name == "NE" else ORDERED[name](a, b)
     low = x.flag(1)
     if name == "NE":
-        return (a != b) | low
+        return different(a, b) | low
     if name == "EQ":
-        return (a == b) & low
+        return same(a, b) & low
     strict = (a < b) if name in ("LT", "LE") else (a > b)
-    return strict | ((a == b) & low)
+    return strict | (same(a, b) & low)
 
 
 @means("FSETP", "UFSETP")
@@ -116,7 +130,7 @@ def dsetp(x: Access) -> None:
 def _total_less(a: Value, b: Value) -> Value:
     """a < b, with -0 below +0."""
     negative = a.bits(I64) < 0
-    return (a < b) | ((a == b) & negative)
+    return (a < b) | (same(a, b) & negative)
 
 
 @means("FSET", "UFSET")

@@ -213,7 +213,7 @@ class MemoryEmitter:
             atomic, emitter.width, atomic.second, emitter.declarations, NANS
         )
         self.extra(name, text)
-        kept = bool(x.results) and x.results[0].index != ZERO_REGISTER or atomic.cast
+        kept = atomic.cast or (bool(x.results) and x.results[0].index != ZERO_REGISTER)
         result = self.staging(2) if kept else "null"
         emitter.line(
             f"call void @{name}(ptr %t, i32 {lanes}, ptr {data[0]}, ptr {data[1]}, "

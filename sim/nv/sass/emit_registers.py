@@ -229,6 +229,10 @@ class EmitRegisters:
             new = own(allowed.select(new, self.barrier(number)))
         self._define(frame.KEY_BARRIER + number, new.text)
 
+    def replace_barrier(self, number: int, text: str) -> None:
+        """Write it for every lane."""
+        self._define(frame.KEY_BARRIER + number, text)
+
     def home(self, key: int) -> str:
         """A pointer to where a register lives."""
         return self.emitter.pure(f"getelementptr i8, ptr %w, i64 {frame.home(key)[0]}")

@@ -52,10 +52,8 @@ def fmul(x: Access) -> None:
     """a * b, sometimes scaled by a power of two; FMZ: 0 times anything is 0."""
     mode, a, b = rounding_of(x), x.f32(0), x.f32(1)
     scale = next((SCALES[w] for w in x.words if w in SCALES), 1.0)
-    if mode or scale != 1.0:
-        result = directed(a.to(F64) * b.to(F64) * scale, F32, mode)
-    else:
-        result = a * b
+    exact = bool(mode) or scale != 1.0
+    result = directed(a.to(F64) * b.to(F64) * scale, F32, mode) if exact else a * b
     finish(x, _zero_wins(x, result, a, b))
 
 

@@ -94,14 +94,12 @@ def viadd(x: Access) -> None:
         return
     if x.has("ISAT"):
         raise x.refuse("packed")
-    total = None
+    packed = x.number(U32, 0)
     mask = (1 << bits) - 1
     for at in range(32 // bits):
         a, b = x.raw(0) >> at * bits, x.raw(1) >> at * bits
-        one = ((a - b if x.data[1].neg else a + b) & mask) << at * bits
-        total = one if total is None else total | one
-    if total is not None:
-        x.write(total)
+        packed = packed | (((a - b if x.data[1].neg else a + b) & mask) << at * bits)
+    x.write(packed)
 
 
 def _signed_term(x: Access, at: int) -> Value:

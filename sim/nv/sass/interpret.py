@@ -207,10 +207,11 @@ class Warp:
         """Make the lanes at the next place active; the place."""
         if self.turn is not None and self.patience > 0:
             places = self.places[self.turn]
-            if (self.turn & self.live & ~self.blocked).sum() == len(places) and len(places):
-                if (places == places[0]).all():
-                    self.active = self.live & ~self.blocked & (self.places == places[0])
-                    return int(places[0])
+            free = self.live & ~self.blocked
+            whole = bool((self.turn & free).sum() == len(places)) and len(places) > 0
+            if whole and (places == places[0]).all():
+                self.active = free & (self.places == places[0])
+                return int(places[0])
         self.turn = None
         free = self.live & ~self.blocked
         able = free if free.any() else self.live

@@ -18,8 +18,13 @@ def table3(a: Value, b: Value, c: Value, table: int) -> Value:
         return _table2(b, c, zero)
     if one == zero ^ FULL2:
         return a ^ _table2(b, c, zero) if zero else a
+    return _either(a, b, c, zero, one)
+
+
+def _either(a: Value, b: Value, c: Value, zero: int, one: int) -> Value:
+    """The function `one` of b and c where a, else `zero`; they are not opposites."""
     if zero == 0:
-        return a & _table2(b, c, one) if one != FULL2 else a
+        return a & _table2(b, c, one)
     if one == FULL2:
         return a | _table2(b, c, zero)
     if one == 0:
@@ -59,12 +64,12 @@ def plop3(x: Access) -> None:
     """Two functions of three predicates."""
     tables = [o.value for o in x.data if o.kind == "imm"]
     if len(x.flags) == 3:
-        inputs = [read_flag(x.registers, o) for o in x.flags]
+        a, b, c = (read_flag(x.registers, o) for o in x.flags)
     else:
-        inputs = [x.word(o).bits(I32) < 0 for o in x.data if o.kind != "imm"]
+        a, b, c = (x.word(o).bits(I32) < 0 for o in x.data if o.kind != "imm")
     for at, table in enumerate(tables):
         if x.has_flag_result(at):
-            x.write_flag(at, table3(*inputs, table))
+            x.write_flag(at, table3(a, b, c, table))
 
 
 @means("SHF", "USHF")

@@ -43,7 +43,7 @@ def _elements(word: Value, kind: str) -> list[Value]:
 def _sum(
     a: list[list[Value]], b: list[list[Value]], totals: list[Value], rows: int
 ) -> list[Value]:
-    """totals + a * b; totals by lane: rows g, then (from the third on) g + 8; columns 2t, 2t + 1."""
+    """totals + a * b; totals by lane: rows g, from the third on g + 8; columns 2t, 2t + 1."""
     per = len(a[0])  # elements of a register
     results = []
     for at, total in enumerate(totals):

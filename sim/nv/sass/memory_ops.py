@@ -130,7 +130,7 @@ def _atomic(mnemonic: str, words: tuple[str, ...], spelling: str) -> AtomicOp:
     name = f"{mnemonic}_{spelling}"
     if "POPC" in words:
         return AtomicOp(name, "add", 32, U32)
-    if words[0] in FLOATS or len(words) > 1 and words[1] in FLOATS:
+    if words[0] in FLOATS or (len(words) > 1 and words[1] in FLOATS):
         if words[0] == "ADD":
             bits, kind, update = FLOATS[words[1]]
             return AtomicOp(name, "float", bits, kind, update)

@@ -90,7 +90,9 @@ def matrix_counts(code: Code) -> tuple[int, int, int, int]:
     """
     name, words = code.row.name, code.modifiers
     if name == "DMMA":
-        return {"8x8x4": (4, 2, 2, 4), "884": (4, 2, 2, 4), "16x8x4": (8, 4, 2, 8)}.get(words[0], (8, 8, 4, 8))
+        small = (4, 2, 2, 4)
+        known = {"8x8x4": small, "884": small, "16x8x4": (8, 4, 2, 8)}
+        return known.get(words[0], (8, 8, 4, 8))
     result = 2 if "F16" in words or words[0] == "8816" else 4
     if words[0] in ("1684", "1688", "16816", "16832") and name == "HMMA":
         wide = words[0] == "16816" or (words[0] == "1688" and "TF32" in words)

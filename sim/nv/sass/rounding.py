@@ -94,10 +94,7 @@ def brain(exact: Value, mode: str = "") -> Value:
 def brain_of_single(value: Value, mode: str = "") -> Value:
     """A F32, exact or rounded to odd, as the bits of a bfloat16 (U16)."""
     raw = value.bits(U32)
-    if mode == "RZ":
-        rounded = raw
-    else:
-        rounded = raw + 0x7FFF + ((raw >> 16) & 1)
+    rounded = raw if mode == "RZ" else raw + 0x7FFF + ((raw >> 16) & 1)
     rounded = where((raw & 0x7FFF_FFFF) == 0x7F80_0000, raw, rounded)
     return where(value.is_nan(), 0x7FFF, rounded >> 16).to(U16)
 
@@ -105,9 +102,8 @@ def brain_of_single(value: Value, mode: str = "") -> Value:
 def sum64(a: Value, b: Value, mode: str) -> Value:
     """a + b in double precision in one of MODES."""
     total = a + b
-    zero = where(a.bits(U64) != b.bits(U64), total == 0.0, total != total)
     if mode == "RM":  # the sum of opposite numbers is -0
-        total = where(zero, -0.0, total)
+        total = where((a.bits(U64) != b.bits(U64)) & (total == 0.0), -0.0, total)
     return _adjusted(total, sum_error(a, b, total), mode, _finite(a) & _finite(b))
 
 
@@ -136,10 +132,16 @@ def product64(a: Value, b: Value, mode: str) -> Value:
 
 
 def fma64(a: Value, b: Value, c: Value, mode: str) -> Value:
-    """a * b + c in double precision in one of MODES."""
+    """a * b + c in double precision in one of MODES.
+
+    Within a factor of 2 of the largest double a step of the error's sum may overflow: then the
+    last place is that of rounding to nearest.
+    """
     total = fma(a, b, c)
     if mode == "RM":
-        opposite = (a * b).negate().bits(U64) == c.bits(U64)
+        product = a * b
+        seen = (product != 0.0) | (a == 0.0) | (b == 0.0)
+        opposite = (product.negate().bits(U64) == c.bits(U64)) & seen
         total = where((total == 0.0) & opposite, -0.0, total)
     high = a * b
     tiny = (high.absolute() < TINY) & (c.absolute() < TINY)
@@ -162,7 +164,8 @@ def fma64(a: Value, b: Value, c: Value, mode: str) -> Value:
 
 
 def _finite(value: Value) -> Value:
-    return (value - value) == 0.0
+    result: Value = (value - value) == 0.0
+    return result
 
 
 def _adjusted(total: Value, error: Value, mode: str, finite: Value) -> Value:

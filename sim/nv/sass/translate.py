@@ -9,7 +9,6 @@ record between blocks (frame.py), so nothing has to be saved.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from hcq.errors import SimFault
@@ -21,7 +20,8 @@ from sim.isa.value import BOOL, U32, Value
 from sim.nv.sass import frame
 from sim.nv.sass.access import NANS, PREDICATES, Access, guard_of, read_flag
 from sim.nv.sass.cfg import Block, Program
-from sim.nv.sass.dispatcher import DISPATCHER, REDUCTION
+from sim.nv.sass.dispatcher import DISPATCHER
+from sim.nv.sass.emit_control import CONTROL_EMITTERS
 from sim.nv.sass.emit_memory import MemoryEmitter
 from sim.nv.sass.emit_registers import EmitRegisters, PendingStore
 from sim.nv.sass.instruction import ZERO_REGISTER, Instruction, Operand
@@ -102,7 +102,8 @@ entry:
   store i64 %wanted, ptr %jumpp
   ret i32 {state.JUMPED}"""
         if self.full:
-            return f"""  switch i32 %resume, label %unknown [ {cases} i32 {frame.DISPATCH}, label %part ]
+            apart = f"i32 {frame.DISPATCH}, label %part"
+            return f"""  switch i32 %resume, label %unknown [ {cases} {apart} ]
 {unknown}
 {_other_function("part", state.PART_CODE)}"""
         return f"""  %apart = icmp eq i32 %resume, {frame.DISPATCH}
@@ -146,10 +147,10 @@ apartagain:
                 ended = self._instruction(instruction, memory)
                 done += 1
         except SimFault as problem:
-            self._fault(block.start + INSTRUCTION_SIZE * done, problem)
+            self.fault(block.start + INSTRUCTION_SIZE * done, problem)
         else:
             if block.problem is not None:
-                self._fault(block.end, block.problem)
+                self.fault(block.end, block.problem)
             elif not ended:
                 self.advance(block.end, block.start)
         total = emitter.fresh()[1:]
@@ -172,7 +173,7 @@ apartagain:
             lookup(instruction)(Access(instruction, self.registers))
         return False
 
-    def _fault(self, offset: int, problem: SimFault) -> None:
+    def fault(self, offset: int, problem: SimFault) -> None:
         """What a warp does that gets where there is no instruction."""
         self.problems[offset] = problem
         emitter = self.emitter
@@ -237,7 +238,7 @@ apartagain:
         name = f"meet_{near[1:]}"
         emitter.line(f"br i1 {near}, label %{_label(target)}, label %{name}")
         emitter.label(name, follows=True)
-        self._stand_at(str(target))
+        self.stand_at(str(target))
         emitter.line("br label %choose")
 
     def _look_up(self, target: int) -> None:
@@ -251,29 +252,29 @@ apartagain:
         emitter.line(f"br i1 {out}, label %yield_{name}, label %stay_{name}")
         emitter.label(f"yield_{name}", follows=True)
         if self.full:
-            self._leave(target, state.RUN)
+            self.leave(target, state.RUN)
         else:
-            self._stand_at(str(target))
+            self.stand_at(str(target))
             place = emitter.effect(f"getelementptr i8, ptr %w, i64 {4 * frame.ROTATE}")
             emitter.line(f"store i32 1, ptr {place}")
-            self._leave(frame.DISPATCH, state.RUN)
+            self.leave(frame.DISPATCH, state.RUN)
         emitter.label(f"stay_{name}", follows=True)
 
-    def _leave(self, resume: int, status: int) -> None:
+    def leave(self, resume: int, status: int) -> None:
         """Return to the scheduler, to go on at `resume`."""
         self.emitter.line(f"store i32 {resume}, ptr %resumep")
         self.emitter.line(f"ret i32 {status}")
 
-    def _stand_at(self, place: str, bits: str | None = None) -> None:
+    def stand_at(self, place: str, bits: str | None = None) -> None:
         """The lanes that run (or `bits`) will go on at an i32 place."""
         emitter = self.emitter
         first = emitter.effect(f"insertelement <32 x i32> poison, i32 {place}, i64 0")
         spread = emitter.effect(
             f"shufflevector <32 x i32> {first}, <32 x i32> poison, <32 x i32> zeroinitializer"
         )
-        self._stand(spread, bits)
+        self.stand(spread, bits)
 
-    def _stand(self, places: str, bits: str | None = None) -> None:
+    def stand(self, places: str, bits: str | None = None) -> None:
         """The same with a place for each lane."""
         emitter = self.emitter
         chosen = self.registers.running_bits() if bits is None else bits
@@ -287,7 +288,7 @@ apartagain:
         )
         emitter.line(f"store <32 x i32> {new}, ptr %placesp, align 64")
 
-    def _apart(self) -> None:
+    def apart(self) -> None:
         """Lanes stand where PLACES says."""
         if not self.full:
             self.emitter.line("br label %choose")
@@ -325,8 +326,8 @@ apartagain:
             f"select <32 x i1> {mask}, <32 x i32> splat (i32 {yes}), "
             f"<32 x i32> splat (i32 {no})"
         )
-        self._stand(places)
-        self._apart()
+        self.stand(places)
+        self.apart()
 
     def _uniform_split(self, taken: LlvmValue, yes: int, no: int, source: int) -> None:
         if taken.text in ("true", "false"):
@@ -353,10 +354,10 @@ apartagain:
         result = registers.constant(BOOL, 1) if guard is None else guard
         for operand in instruction.sources:
             if operand.kind in PREDICATES:
-                result = self._both(result, read_flag(registers, operand))
+                result = self.both(result, read_flag(registers, operand))
         return result
 
-    def _both(self, a: Value, b: Value) -> Value:
+    def both(self, a: Value, b: Value) -> Value:
         if own(a).text == "true":
             return b
         return a if own(b).text == "true" else a & b
@@ -388,10 +389,10 @@ apartagain:
         after = instruction.address + INSTRUCTION_SIZE
         if own(condition).text != "true":
             there = own(condition.select(offsets, registers.constant(U32, after)))
-            self._stand(there.spread().text)
-            self._apart()
+            self.stand(there.spread().text)
+            self.apart()
             return
-        self._stand(offsets.spread().text)
+        self.stand(offsets.spread().text)
         if not self.full:
             emitter.line("br label %choose")
             return
@@ -402,7 +403,7 @@ apartagain:
         name = together[1:]
         emitter.line(f"br i1 {together}, label %together_{name}, label %scattered_{name}")
         emitter.label(f"scattered_{name}", follows=True)
-        self._apart()
+        self.apart()
         emitter.label(f"together_{name}", follows=True)
         cases = " ".join(
             f"i32 {start}, label %{_label(start)}" for start in sorted(self.program.blocks)
@@ -437,243 +438,6 @@ def _other_function(label: str, code: int) -> str:
 {label}go:
   %{label}r = musttail call i32 %{label}f(ptr %t, ptr %w)
   ret i32 %{label}r"""
-
-
-# --- control instructions; each says whether it wrote where to go next
-
-
-def _branch(t: Translator, i: Instruction) -> bool:
-    if {"DIV", "CONV"} & set(i.modifiers):
-        return _divergence(t, i)
-    target = i.target
-    if target is None:
-        raise SimFault(f"{i.spelling} without a target is not simulated")
-    t.split(t.condition(i), target, i.address + INSTRUCTION_SIZE, i.address)
-    return True
-
-
-def _divergence(t: Translator, i: Instruction) -> bool:
-    """BRA.DIV goes to its target unless the lanes of a uniform mask run together."""
-    after = i.address + INSTRUCTION_SIZE
-    target = i.target
-    if "CONV" in i.modifiers or target is None:
-        raise SimFault(f"{i.spelling} is not simulated")
-    if t.full:
-        # More lanes than the mask names cannot be missing.
-        t.advance(after, i.address)
-        return True
-    registers = t.registers
-    operand = next(o for o in i.sources if o.kind == "ureg")
-    access = Access(i, registers)
-    wanted: Value = access.word(operand)
-    if operand.inv:
-        wanted = ~wanted
-    running = LlvmValue(t.emitter, U32, registers.running_bits(), False)
-    live = LlvmValue(t.emitter, U32, t.emitter.effect("load i32, ptr %livep"), False)
-    apart = (wanted & live & ~running) != 0
-    condition = t.condition(i)
-    t.split(t._both(condition, apart), target, after, i.address)
-    return True
-
-
-def _exit(t: Translator, i: Instruction) -> bool:
-    emitter, registers = t.emitter, t.registers
-    condition = own(t.condition(i))
-    after = i.address + INSTRUCTION_SIZE
-    if condition.text == "true" and t.full:
-        emitter.line(f"ret i32 {state.ENDED}")
-        return True
-    running = registers.running_bits()
-    bits = registers.mask_bits(condition).text
-    if running != "-1":
-        bits = emitter.effect(f"and i32 {bits}, {running}")
-    name = emitter.fresh()[1:]
-    if condition.text != "true":
-        nobody = emitter.effect(f"icmp eq i32 {bits}, 0")
-        emitter.line(f"br i1 {nobody}, label %stay_{name}, label %exit_{name}")
-        emitter.label(f"stay_{name}", follows=True)
-        t.advance(after, i.address)
-        emitter.label(f"exit_{name}", follows=True)
-    live = emitter.effect("load i32, ptr %livep")
-    gone = emitter.effect(f"xor i32 {bits}, -1")
-    left = emitter.effect(f"and i32 {live}, {gone}")
-    emitter.line(f"store i32 {left}, ptr %livep")
-    over = emitter.effect(f"icmp eq i32 {left}, 0")
-    emitter.line(f"br i1 {over}, label %end_{name}, label %rest_{name}")
-    emitter.label(f"end_{name}", follows=True)
-    emitter.line(f"ret i32 {state.ENDED}")
-    emitter.label(f"rest_{name}", follows=True)
-    remain = emitter.effect(f"and i32 {running}, {gone}")
-    t._stand_at(str(after), remain)
-    t._apart()
-    return True
-
-
-def _convergence(i: Instruction) -> Operand:
-    """The convergence barrier that an instruction names."""
-    return next(o for o in (*i.destinations, *i.sources) if o.kind == "barrier")
-
-
-def _move_barrier(t: Translator, i: Instruction) -> bool:
-    """BMOV: a convergence barrier to or from a register."""
-    registers, access = t.registers, Access(i, t.registers)
-    number = _convergence(i).index
-    if i.destinations[0].kind == "barrier":
-        registers.set_barrier(number, access.word(access.data[0]), access.guard)
-        return False
-    access.write(registers.barrier(number))
-    if "CLEAR" in i.modifiers:
-        registers.set_barrier(number, registers.constant(U32, 0), access.guard)
-    return False
-
-
-def _yield(t: Translator, _: Instruction) -> bool:
-    """YIELD: the lanes that run may be waiting for what others do."""
-    if not t.full:
-        place = t.emitter.effect(f"getelementptr i8, ptr %w, i64 {4 * frame.YIELDED}")
-        t.emitter.line(f"store i32 1, ptr {place}")
-    return False
-
-
-def _split_mark(t: Translator, i: Instruction) -> bool:
-    """BSSY: the lanes that run will wait for each other."""
-    registers = t.registers
-    barrier = _convergence(i)
-    allowed = LlvmValue(t.emitter, U32, registers.allowed_bits(t.condition(i)), False)
-    registers.set_barrier(barrier.index, allowed, t.condition(i))
-    return False
-
-
-def _break(t: Translator, i: Instruction) -> bool:
-    """BREAK: nobody waits any more for the lanes that run."""
-    registers = t.registers
-    barrier = _convergence(i)
-    gone: Value = LlvmValue(t.emitter, U32, registers.allowed_bits(t.condition(i)), False)
-    left = registers.barrier(barrier.index) & ~gone
-    text = own(left).text
-    registers._define(frame.KEY_BARRIER + barrier.index, text)
-    return False
-
-
-def _synchronise(t: Translator, i: Instruction) -> bool:
-    """BSYNC: wait for the lanes that the barrier names."""
-    registers = t.registers
-    barrier = _convergence(i)
-    need = "-1"
-    if own(t.condition(i)).text != "true":
-        raise SimFault(f"{i.spelling} with a condition is not simulated")
-    if not t.full:
-        need = registers.one(registers.barrier(barrier.index)).text
-    t.wait_for(need, i.address + INSTRUCTION_SIZE, i.address)
-    return True
-
-
-def _warp_sync(t: Translator, i: Instruction) -> bool:
-    """WARPSYNC: wait for the lanes of a mask."""
-    need = "-1"
-    operand = next((o for o in i.sources if o.kind in ("reg", "imm", "const", "ureg")), None)
-    if operand is not None and not t.full:
-        need = t.registers.one(Access(i, t.registers).word(operand)).text
-    if own(t.condition(i)).text != "true":
-        raise SimFault(f"{i.spelling} with a condition is not simulated")
-    t.wait_for(need, i.address + INSTRUCTION_SIZE, i.address)
-    return True
-
-
-def _barrier(t: Translator, i: Instruction) -> bool:
-    """BAR.SYNC of the whole block: first the lanes of the warp meet, then the warps."""
-    after = i.address + INSTRUCTION_SIZE
-    named = [o for o in i.sources if o.kind in ("imm", "reg")]
-    plain = named[0].kind == "imm" and all(o.kind == "imm" and not o.value for o in named[1:])
-    guard = guard_of(i, t.registers)
-    if "ARV" in i.modifiers or not plain or guard is not None:
-        raise SimFault(f"{i.spelling} of part of a block is not simulated")
-    if "RED" in i.modifiers:
-        _contribute(t, i)
-    if t.full:
-        t._leave(after, state.BARRIER)
-        return True
-    emitter = t.emitter
-    come = emitter.effect(f"call i1 @arrive(ptr %t, ptr %w, i32 -1, i32 {after})")
-    name = come[1:]
-    emitter.line(f"br i1 {come}, label %come_{name}, label %choose")
-    emitter.label(f"come_{name}", follows=True)
-    t._leave(after, state.BARRIER)
-    return True
-
-
-def _contribute(t: Translator, i: Instruction) -> None:
-    """BAR.RED: each warp leaves the lanes where its predicate holds, for B2R to combine.
-
-    Two places in turn: a warp can be one barrier ahead of one that has not read yet.
-    """
-    emitter, registers = t.emitter, t.registers
-    access = Access(i, registers)
-    running = LlvmValue(emitter, U32, registers.running_bits(), False)
-    bits = registers.mask_bits(access.flag(0)) & running
-    form = LlvmValue(emitter, U32, t.word(frame.REDUCTION_FORM), False)
-    turn = ~form & 1
-    kind = 1 if "AND" in i.modifiers else 0
-    for at, value in ((frame.REDUCTION, bits), (frame.REDUCTION_LANES, running)):
-        place = own((turn + at) << 2).text
-        pointer = emitter.effect(f"getelementptr i8, ptr %w, i32 {place}")
-        emitter.line(f"store i32 {own(value).text}, ptr {pointer}")
-    pointer = emitter.effect(f"getelementptr i8, ptr %w, i64 {4 * frame.REDUCTION_FORM}")
-    emitter.line(f"store i32 {own(turn | 2 * kind).text}, ptr {pointer}")
-
-
-def _read_barrier(t: Translator, i: Instruction) -> bool:
-    """B2R.RESULT: what the last BAR.RED of the block came to."""
-    if "RESULT" not in i.modifiers:
-        raise SimFault(f"{i.spelling} is not simulated")
-    emitter, access = t.emitter, Access(i, t.registers)
-    t.extras["reduction"] = REDUCTION
-    emitter.declarations.add("declare i32 @llvm.ctpop.i32(i32)")
-    count = emitter.effect("call i64 @reduction(ptr %t, ptr %w)")
-    yes = LlvmValue(emitter, U32, emitter.effect(f"trunc i64 {count} to i32"), False)
-    high = emitter.effect(f"lshr i64 {count}, 32")
-    everyone = LlvmValue(emitter, U32, emitter.effect(f"trunc i64 {high} to i32"), False)
-    form = LlvmValue(emitter, U32, t.word(frame.REDUCTION_FORM), False)
-    access.write_flag(0, (form >> 1 != 0).select(yes == everyone, yes != 0))
-    access.write(yes)
-    return False
-
-
-def _computed(t: Translator, i: Instruction) -> bool:
-    t.computed(i, t.condition(i))
-    return True
-
-
-def _call(t: Translator, i: Instruction) -> bool:
-    """The return address is in registers already."""
-    if i.target is None:
-        return _computed(t, i)
-    t.split(t.condition(i), i.target, i.address + INSTRUCTION_SIZE, i.address)
-    return True
-
-
-def _trap(t: Translator, i: Instruction) -> bool:
-    """BPT.TRAP stops the kernel."""
-    emitter = t.emitter
-    taken = t.registers.somewhere(t.condition(i))
-    t.registers.running_bits()
-    name = emitter.fresh()[1:]
-    emitter.line(f"br i1 {taken.text}, label %trap_{name}, label %on_{name}")
-    emitter.label(f"trap_{name}", follows=True)
-    t._fault(i.address, SimFault("the kernel stopped itself with BPT.TRAP"))
-    emitter.label(f"on_{name}", follows=True)
-    if taken.text == "true":
-        emitter.line("unreachable")
-    else:
-        t.advance(i.address + INSTRUCTION_SIZE, i.address)
-    return True
-
-
-CONTROL_EMITTERS: dict[str, Callable[[Translator, Instruction], bool]] = {
-    "BRA": _branch, "EXIT": _exit, "BSSY": _split_mark, "BREAK": _break, "BSYNC": _synchronise,
-    "WARPSYNC": _warp_sync, "BAR": _barrier, "RET": _computed, "BRX": _computed, "CALL": _call,
-    "BPT": _trap, "BMOV": _move_barrier, "B2R": _read_barrier, "YIELD": _yield,
-}  # fmt: skip
 
 
 def _label(offset: int) -> str:

@@ -120,7 +120,8 @@ def test_branches_through_a_table(program):
     got = words(run(program, "switch", NUMBERS), 128)
     t = np.arange(128, dtype=np.uint32)
     ways = [t + 100, t * 3, t ^ 77, t << 5, 1000 - t, ~t,
-            np.array([int(x).bit_count() for x in t], np.uint32), np.full(128, 7, np.uint32)]  # fmt: skip
+            np.array([int(x).bit_count() for x in t], np.uint32),
+            np.full(128, 7, np.uint32)]  # fmt: skip
     np.testing.assert_array_equal(got, np.choose(NUMBERS[:128] & 7, ways))
 
 
@@ -252,7 +253,7 @@ def check_product(program, name, make, to_bits, width):
     wide = np.int64 if is_integer else np.float64
     want = a.astype(wide) @ b.astype(wide) + c.astype(wide)
     np.testing.assert_array_equal(got, fragments(want, 16, 8, 2).astype(kind))
-    assert raw_a.shape[1] == count_a and raw_c.shape[1] == count_c
+    assert (raw_a.shape[1], raw_c.shape[1]) == (count_a, count_c)
 
 
 def small(shape):
@@ -296,7 +297,8 @@ def fault(program, kernel, n=0, **options):
 def test_a_bad_store_names_the_byte_and_the_instruction(program):
     found, launch = fault(program, "bad_store", b=0x1234000)
     assert (found.kind, found.address, found.access) == ("memory", 0x1234000, "write")
-    assert launch.code < found.pc < launch.code + 0x200 and found.pc % 16 == 0
+    assert launch.code < found.pc < launch.code + 0x200
+    assert found.pc % 16 == 0
 
 
 @pytest.mark.refusal
