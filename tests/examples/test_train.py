@@ -132,12 +132,19 @@ def test_dispatches_the_gpu_counts_equal_the_kernels_we_count(tmp_path):
 @pytest.mark.row("ENV-01")
 @pytest.mark.refusal
 @pytest.mark.skipif(Path("/dev/kfd").exists(), reason="this machine has an AMD GPU")
-def test_a_named_gpu_that_is_not_there_ends_the_run_at_once():
+@pytest.mark.parametrize(
+    ("device", "text", "module"),
+    [
+        ("AMD", "no AMD GPU here: /dev/kfd does not exist", "amdgpu"),
+        ("NV", "no NVIDIA GPU here: /dev/nvidiactl does not exist", "modprobe nvidia"),
+    ],
+)
+def test_a_named_gpu_that_is_not_there_ends_the_run_at_once(device, text, module):
     start = time.monotonic()
     done = subprocess.run(
         [sys.executable, "examples/train.py"],
         cwd=ROOT,
-        env={**os.environ, "DEVICE": "AMD"},
+        env={**os.environ, "DEVICE": device},
         capture_output=True,
         text=True,
         timeout=60,
@@ -145,5 +152,5 @@ def test_a_named_gpu_that_is_not_there_ends_the_run_at_once():
     )
     assert time.monotonic() - start < 2
     assert (done.returncode, done.stdout) == (1, "")
-    for part in ("no AMD GPU here: /dev/kfd does not exist", "lspci", "python -m sim"):
+    for part in (text, module, "lspci", "python -m sim"):
         assert part in done.stderr

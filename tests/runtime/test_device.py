@@ -1,3 +1,4 @@
+import errno
 import json
 import subprocess
 import sys
@@ -219,6 +220,35 @@ def test_an_unlisted_chip_by_default_is_passed_over_with_a_warning(machine, monk
     monkeypatch.delitem(ARCHES, 110000)
     machine("gfx1100")
     with pytest.warns(FallbackWarning, match="CPU is used: AMD: .*gfx1100"):
+        assert Device.DEFAULT == "CPU"
+
+
+@pytest.mark.row("REG-06")
+@pytest.mark.parametrize(
+    ("node", "number", "reason"),
+    [
+        ("/dev/nvidiactl", errno.EACCES, "no rights on /dev/nvidiactl"),
+        ("/dev/nvidia0", errno.EBUSY, "/dev/nvidia0 is busy"),
+        ("/dev/nvidia-uvm", errno.ENOENT, "/dev/nvidia-uvm does not exist"),
+    ],
+)
+def test_a_gpu_behind_nodes_that_do_not_open_is_announced(
+    machine, monkeypatch, node, number, reason
+):
+    monkeypatch.delenv("DEVICE", raising=False)
+    monkeypatch.delenv("DEV", raising=False)
+    machine("sm_90").deny(node, number)
+    with pytest.warns(FallbackWarning, match=f"CPU is used: NV: .*{reason}"):
+        assert Device.DEFAULT == "CPU"
+
+
+@pytest.mark.row("REG-06")
+def test_an_nvidia_chip_without_a_row_is_announced(machine, monkeypatch):
+    monkeypatch.delenv("DEVICE", raising=False)
+    monkeypatch.delenv("DEV", raising=False)
+    monkeypatch.setattr("hcq.nv.arch.ARCHES", ())
+    machine("sm_90")
+    with pytest.warns(FallbackWarning, match="CPU is used: NV: the GPU is an sm_90"):
         assert Device.DEFAULT == "CPU"
 
 

@@ -1,5 +1,6 @@
 """hcq-devices: a row per device, on a machine with simulated GPUs and on one without."""
 
+import errno
 import json
 
 import pytest
@@ -51,6 +52,9 @@ def test_a_machine_without_gpu_says_why_and_what_helps(machine, devices):
     assert code == 0
     assert lines[0].startswith("  AMD    no  no AMD GPU here: /dev/kfd does not exist; fix: check")
     assert "modprobe amdgpu" in lines[0]
+    assert lines[1].startswith(
+        "  NV     no  no NVIDIA GPU here: /dev/nvidiactl does not exist; fix"
+    )
     assert lines[-1].startswith("* CPU    ok  x86-64-")
 
 
@@ -72,6 +76,28 @@ def test_a_gpu_has_chip_driver_memory_interface_and_renderer(machine, table):
         "fix": "",
     }
     assert not rows["CPU"]["is_default"]
+
+
+@pytest.mark.row("REG-14")
+@pytest.mark.parametrize("chip", ["sm_86", "sm_90", "sm_120"])
+def test_an_nvidia_gpu_has_a_row_too(machine, table, chip):
+    pytest.importorskip("nvidia", reason="nvidia-nvjitlink (extra nv) is not installed")
+    machine(chip)
+    code, rows = table()
+    assert code == 0
+    row = rows["NV"]
+    assert (row["chip"], row["driver"], row["is_default"]) == (chip, "580.159.03", True)
+    assert row["interfaces"] == [{"name": "NVK", "count": 1, "reason": ""}]
+    assert row["renderers"] == [{"name": f"PTX:{chip}", "works": True, "reason": ""}]
+    assert row["memory_bytes"] > 1 << 33
+
+
+@pytest.mark.row("REG-14")
+def test_rights_that_lack_are_told_with_the_remedy(machine, devices):
+    machine("sm_90").deny("/dev/nvidiactl", errno.EACCES)
+    _, lines = devices()
+    assert lines[1].startswith("  NV     no  no rights on /dev/nvidiactl: it belongs to group ")
+    assert "; fix: join the group: sudo usermod -aG " in lines[1]
 
 
 @pytest.mark.row("REG-14")
