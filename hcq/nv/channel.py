@@ -181,7 +181,8 @@ class Channel:
     # Submitting.
 
     def check(self, queue: Any) -> None:
-        """QueueError for a queue whose words are not all known."""
+        """QueueError for a queue of another kind, or whose words are not all known."""
+        queue.check_kind(self.kind)
         if queue.bound is None and (queue.patches or queue.has_record_patches):
             raise QueueError(
                 f"queue {queue.name} has slots: submit it as a batch",

@@ -56,6 +56,7 @@ class _Queue(Builder):
 
     def wait(self, address: Number, value: Number) -> Self:
         """Go on once the cell at address is at least value (64 bits, in a circle)."""
+        self._address("wait", address, 8)
         return self._packet(*methods.acquire(address, value))
 
     def timestamp(self, address: Number) -> Self:
@@ -64,16 +65,18 @@ class _Queue(Builder):
         The 8 bytes below become zero, so address is 8 more than a multiple of 16:
         where a signal cell keeps its time.
         """
-        if isinstance(address, int) and address % 16 != TIME_OFFSET:
+        if isinstance(address, int) and address % 16 == 0:
             raise FieldError(
                 f"timestamp address {address:#x} is not 8 above a multiple of 16",
                 facts={"address": hex(address), "queue": self.name},
                 hint="use the time of a signal cell: its address + 8",
             )
+        self._address("timestamp", address, 8)
         return self._packet(*methods.release(address + -TIME_OFFSET, 0))
 
     def poll(self, address: Number, value: int, mask: int = WORD_MASK) -> Self:
         """Go on once the word at address, under mask, equals value: all bits, or one bit."""
+        self._address("poll", address, 4)
         word32(value, "poll value")
         word32(mask, "poll mask")
         operation, payload = Operation.ACQUIRE, value
@@ -102,10 +105,11 @@ class _Queue(Builder):
         )
 
     def _words_fit(self, words: Sequence[int]) -> None:
-        if not 0 < len(words) <= MAX_WRITE_WORDS:
+        count = len(words) if isinstance(words, Sequence) else 0
+        if not 0 < count <= MAX_WRITE_WORDS:
             raise QueueError(
-                f"write takes 1 to {MAX_WRITE_WORDS} words",
-                facts={"queue": self.name, "words": len(words)},
+                f"write takes 1 to {MAX_WRITE_WORDS} words, in a list",
+                facts={"queue": self.name, "words": count},
             )
         for word in words:
             word32(word, "write")
@@ -201,6 +205,7 @@ class ComputeQueue(_Queue):
 
     def signal(self, address: Number, value: Number) -> Self:
         """Write value (64 bits), and the time 8 bytes on, once everything before is done."""
+        self._address("signal", address, 16)
         self._signals(address)
         return self._packet(*methods.release(address, value))
 
@@ -281,6 +286,7 @@ class ComputeQueue(_Queue):
 
     def write(self, address: Number, words: Sequence[int]) -> Self:
         """Store 32-bit words."""
+        self._address("write", address, 4)
         self._words_fit(words)
         return self._packet(*methods.write_inline(address, words))
 
@@ -306,6 +312,7 @@ class CopyQueue(_Queue):
 
     def signal(self, address: Number, value: Number) -> Self:
         """Write value (64 bits), and the time 8 bytes on, once copies are done and visible."""
+        self._address("signal", address, 16)
         self._signals(address)
         self._packet(*methods.flush_copies())
         return self._packet(*methods.release(address, value))
@@ -320,8 +327,9 @@ class CopyQueue(_Queue):
 
     def copy(self, destination: Number, source: Number, size: int) -> Self:
         """Copy size bytes; overlapping int ranges behave like memmove."""
-        if size < 0:
-            raise FieldError(f"copy size {size} is negative")
+        self._address("copy", destination)
+        self._address("copy", source)
+        self._size("copy", size)
         if destination == source:
             return self
         step, is_upward = copy_defs.MAX_LINE_BYTES, False
@@ -344,10 +352,10 @@ class CopyQueue(_Queue):
 
     def fill(self, destination: Number, value: int, size: int) -> Self:
         """Set size bytes to the byte value."""
+        self._address("fill", destination)
+        self._size("fill", size)
         if not 0 <= value < 256:
             raise FieldError(f"fill value {value:#x} does not fit in 8 bits")
-        if size < 0:
-            raise FieldError(f"fill size {size} is negative")
         step = align(copy_defs.MAX_LINE_BYTES, 4)
         for at in range(0, size, step):
             self._packet(*methods.fill(destination + at, value, min(step, size - at)))
@@ -355,6 +363,7 @@ class CopyQueue(_Queue):
 
     def write(self, address: Number, words: Sequence[int]) -> Self:
         """Store 32-bit words, one semaphore release each: this engine has no inline data."""
+        self._address("write", address, 4)
         self._words_fit(words)
         for index, word in enumerate(words):
             # The first waits for the copies before it.

@@ -129,7 +129,7 @@ def test_a_ring_entry():
 @pytest.mark.refusal
 @pytest.mark.parametrize(("verb", "address", "unit"), [("signal", 8, 16), ("wait", 4, 8)])
 def test_a_semaphore_that_is_not_aligned_is_refused(verb, address, unit):
-    with pytest.raises(FieldError, match=f"is not a multiple of {unit}"):
+    with pytest.raises(FieldError, match=f"is not aligned to {unit} bytes"):
         getattr(compute(), verb)(CELL + address, 1)
 
 
