@@ -137,9 +137,10 @@ def _end(channel: "Channel", number: int, kind: str, text: str) -> None:
     note(gpu, kind, channel.name, text)
     channel.fault = text
     gpu.board.record("fault", gpu.name, channel.name, kind, number)
-    for other in channel.setup.group.channels:
-        other.halted = True
-        _notify(other, number)
+    with gpu.notifiers:
+        for other in channel.setup.group.channels:
+            other.halted = True
+            _notify(other, number)
     gpu.notify()
 
 

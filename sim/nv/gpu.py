@@ -78,6 +78,7 @@ class Gpu:
         self.executors: list[Executor] = []
         self._retired: dict[str, int] = {}  # what executors that are gone have counted
         self.lock = threading.RLock()
+        self.notifiers = threading.Lock()  # held while they are written, and while they go
         self.wanted = 0  # threads that want the lock: stepping makes way for them
         self.running: Channel | None = None  # whose kernel is on the execution units
         self.is_working = False
@@ -114,7 +115,8 @@ class Gpu:
             return []
         token = self.usermode.take()
         if token is not None:
-            self._rung(token)
+            with self.lock:  # a channel that is freed now takes its control words along
+                self._rung(token)
         return [channel for channel in self.queues if channel.is_runnable]
 
     def step(self, channel: Channel, limit: int = 1) -> bool:

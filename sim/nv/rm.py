@@ -265,9 +265,10 @@ class Rm:
         channel.stopping = True
         with Held(channel):
             channel.gpu.remove(channel)
-        channel.setup.group.channels.remove(channel)
-        for held in channel.setup.memories:
-            self.memories.drop(held)
+        with channel.gpu.notifiers:
+            channel.setup.group.channels.remove(channel)
+            for held in channel.setup.memories:
+                self.memories.drop(held)
         self.scheduler.changed(channel.gpu)
 
 

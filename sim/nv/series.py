@@ -26,9 +26,9 @@ _ALLOC: dict[int, int] = {
 }  # fmt: skip
 # Bytes of control parameters, by command.
 _CONTROL: dict[int, int] = {
-    0x0000_0205: 0x20, 0x0080_0201: 0x10, 0x0080_0292: 0x324, 0x2080_0101: 0x10,
+    0x0000_0205: 0x20, 0x0080_0201: 0x10, 0x2080_0101: 0x10,
     0x2080_0131: 4, 0x2080_014A: 0x10C, 0x2080_200A: 8, 0x2080_1201: 0x20, 0x2080_1301: 0x10,
-    0xA06C_0101: 3, 0xA06F_0103: 3, 0xA06F_0104: 4, 0xC36F_0108: 4, 0x906F_0106: 0x68,
+    0xA06C_0101: 3, 0xC36F_0108: 4, 0x906F_0106: 0x68,
     0x83DE_030C: 0x12D8, 0x83DE_0328: 0x48, 0xCB33_0101: 6,
 }  # fmt: skip
 # Bytes of unified-memory structs, by number.
@@ -59,7 +59,7 @@ class Series:
     unregister_channel: Ioctl
 
 
-_OLD_SCHEDULE = {0xA06C_0101: 2, 0xA06F_0103: 2}
+_OLD_SCHEDULE = {0xA06C_0101: 2}
 _OLD_UVM = (nv_uvm.FREE, nv_uvm.UNREGISTER_CHANNEL)
 _NEW_UVM = (nv_uvm.FREE_590, nv_uvm.UNREGISTER_CHANNEL_590)
 _UVM_590 = _UVM | {34: 0x10, 28: 0xC}
@@ -67,12 +67,12 @@ _UVM_590 = _UVM | {34: 0x10, 28: 0xC}
 SERIES = {
     550: Series(
         550, "550.163.01", _ALLOC | {ROOT: 0x6C, ADDRESS_SPACE: 0x30, CHANNEL: 0x168},
-        _CONTROL | _OLD_SCHEDULE | {0x0080_0292: 0x2BC}, _UVM, nv_rm.ADDRESS_SPACE,
+        _CONTROL | _OLD_SCHEDULE, _UVM, nv_rm.ADDRESS_SPACE,
         nv_rm.CHANNEL, *_OLD_UVM,
     ),
     570: Series(
         570, "570.211.01", _ALLOC | {ADDRESS_SPACE: 0x30},
-        _CONTROL | _OLD_SCHEDULE | {0x0080_0292: 0x194}, _UVM, nv_rm.ADDRESS_SPACE,
+        _CONTROL | _OLD_SCHEDULE, _UVM, nv_rm.ADDRESS_SPACE,
         nv_rm.CHANNEL_570, *_OLD_UVM,
     ),
     580: Series(

@@ -341,3 +341,14 @@ def test_a_channel_number_that_is_used_again_begins_empty(client):
         assert cell.region.read32(0) == count
         mine.free(channel.group)
     assert mine.host.nvidia.gpus[0].queues == []
+
+
+def test_channels_come_and_go_while_they_are_rung(client):
+    mine = client()
+    cell = mine.buffer()
+    for count in range(40):
+        channel = mine.channel()
+        channel.submit(*semaphore(cell.address, count, RELEASE), 0x2001_0010, 0)
+        mine.free(channel.group)
+        mine.host.munmap(channel.memory.region)
+    assert mine.host.nvidia.gpus[0].queues == []
