@@ -63,8 +63,19 @@ def test_a_missing_code_object_is_told_with_what_makes_one(tmp_path):
     assert (done.returncode, done.stderr) == (1, text)
 
 
-@pytest.mark.parametrize("arch", ["gfx1100"])
+@pytest.mark.row("HCQ-37")
+@pytest.mark.parametrize("chip", ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"])
+def test_the_example_runs_on_every_nvidia_chip(chip):
+    done = run("-m", "sim", "--gpu", chip, str(EXAMPLE), DEVICE="NV")
+    assert (done.returncode, done.stdout) == (0, f"NV:0 {chip}: 65536 sums, 0 wrong\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    "arch", ["gfx1100", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"]
+)
 def test_shipped_code_object_is_what_the_generator_makes(arch):
+    if arch.startswith("sm_"):
+        pytest.importorskip("nvidia", reason="nvidia-nvjitlink (extra nv) is not installed")
     generator = importlib.import_module("tools.gen_vector_add")
     shipped = (ROOT / "examples" / "data" / f"vector_add.{arch}.o").read_bytes()
     assert generator.make(arch) == shipped
