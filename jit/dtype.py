@@ -83,13 +83,27 @@ class dtypes:
 ALL = {t.name: t for t in vars(dtypes).values() if isinstance(t, DType)}
 
 
-def to_dtype(name: "str | DType") -> DType:
-    """A type by name ("float32", "half"); ConfigError with the nearest name otherwise."""
+# What names a type: itself, a name, one of Python's types, or numpy's dtypes and scalar types.
+Kind = Any
+
+
+def to_dtype(name: Kind) -> DType:
+    """A type by name ("float32", "half"), Python type or numpy type; ConfigError for others.
+
+    Python's int and float stand for the default types.
+    """
     if isinstance(name, DType):
         return name
-    found = getattr(dtypes, name.lower(), None)
+    if name in (int, float):
+        return default_int() if name is int else default_float()
+    # numpy's scalar types are classes, its dtypes have a name.
+    text = name if isinstance(name, str) else getattr(name, "name", getattr(name, "__name__", ""))
+    found = getattr(dtypes, str(text).lower().rstrip("_"), None)
     if not isinstance(found, DType):
-        raise ConfigError(f"unknown dtype {name!r}{nearest(name, ALL)}")
+        raise ConfigError(
+            f"unknown dtype {name!r}{nearest(text, ALL) if isinstance(name, str) else ''}",
+            facts={"known": ",".join(ALL)},
+        )
     return found
 
 

@@ -3,10 +3,11 @@
 import weakref
 from collections.abc import Sequence
 from itertools import count
+from operator import index
 from typing import Any, Self
 
 from jit import graph
-from jit.dtype import DType, default_float, default_int, dtypes, promote
+from jit.dtype import DType, Kind, default_float, default_int, dtypes, promote, to_dtype
 from jit.graph import Node, Op
 from tensor.errors import TensorError
 
@@ -95,13 +96,13 @@ class Core:
 
     # Building blocks
 
-    def constant(self, value: Scalar, dtype: DType | None = None) -> Self:
+    def constant(self, value: Scalar, dtype: Kind | None = None) -> Self:
         """The scalar in this tensor's shape, device and (unless given) dtype."""
         return self.of(graph.const(value, dtype or self.dtype, self.shape, self.device))
 
     def axis(self, dim: int, extra: int = 0) -> int:
         """A dimension as a non-negative number; TensorError if there is none such."""
-        rank = self.ndim + extra
+        rank, dim = self.ndim + extra, whole(dim, "a dimension")
         if not -max(rank, 1) <= dim < max(rank, 1):
             raise TensorError(
                 f"dimension {dim} of a tensor with {rank}", facts={"shape": list(self.shape)}
@@ -112,16 +113,14 @@ class Core:
         """Dimensions as sorted non-negative numbers; None means all."""
         if axis is None:
             return tuple(range(self.ndim))
-        chosen = [axis] if isinstance(axis, int) else list(axis)
+        chosen = list(axis) if isinstance(axis, Sequence) else [axis]
         found = sorted(self.axis(a) for a in chosen) if self.ndim else []
         if len(set(found)) != len(found):
             raise TensorError(f"dimension given twice in {axis}")
         return tuple(found)
 
-    def cast(self, dtype: "DType | str") -> Self:
+    def cast(self, dtype: Kind) -> Self:
         """Convert each element: float to integer goes toward zero, then modulo 2^n."""
-        from jit.dtype import to_dtype
-
         return self.of(graph.cast(self.node, to_dtype(dtype)))
 
     def unary(self, op: Op) -> Self:
@@ -185,17 +184,28 @@ class Core:
         return self.of(graph.elementwise(op, *pair))
 
 
-def broadcast_shape(op: str, *shapes: Shape) -> Shape:
-    """The shape all the given ones broadcast to; TensorError naming them if there is none."""
+def whole(value: Any, what: str) -> int:
+    """A whole number, of Python or numpy; TensorError for anything else."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TensorError(f"{what} is a whole number, not {value!r}")
+    return index(value)
+
+
+def broadcast_shape(op: str, *shapes: Shape, shown: Sequence[Shape] = ()) -> Shape:
+    """The shape all the given ones broadcast to; TensorError naming them if there is none.
+
+    shown: what the error names in their place, where they are only parts of shapes.
+    """
     rank = max(map(len, shapes), default=0)
     padded = [(1,) * (rank - len(s)) + s for s in shapes]
     result = []
     for sizes in zip(*padded, strict=True):
         wanted = {n for n in sizes if n != 1}
         if len(wanted) > 1:
+            named = [list(s) for s in shown or shapes]
             raise TensorError(
-                f"{op}: shapes {' and '.join(str(list(s)) for s in shapes)} do not broadcast",
-                facts={"shapes": [list(s) for s in shapes]},
+                f"{op}: shapes {' and '.join(map(str, named))} do not broadcast",
+                facts={"shapes": named},
             )
         result.append(wanted.pop() if wanted else 1)
     return tuple(result)

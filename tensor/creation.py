@@ -4,13 +4,13 @@ import math
 from typing import Any, Self
 
 from jit import graph
-from jit.dtype import DType, default_float, default_int, dtypes, to_dtype
+from jit.dtype import DType, Kind, default_float, default_int, dtypes, to_dtype
 from jit.graph import Node
 from runtime.buffer import Buffer
 from runtime.device import Device
 from tensor.core import Core, Shape
 from tensor.errors import TensorError
-from tensor.movement import sizes_of
+from tensor.movement import shape_of
 from tensor.spatial import Spatial
 
 
@@ -42,8 +42,8 @@ def from_data(data: Any, dtype: DType | None, device: str) -> Node:
         return _from_bytes(data, dtype or dtypes.uint8, device)
     import numpy
 
-    if isinstance(data, list | tuple):
-        return _from_nested(data, dtype, device)
+    if isinstance(data, list | tuple | range):
+        return _from_nested(list(data), dtype, device)
     if isinstance(data, numpy.ndarray | numpy.generic):
         return _from_array(numpy.asarray(data), dtype, device)
     raise TensorError(f"cannot make a tensor of {type(data).__name__}")
@@ -96,6 +96,8 @@ def _nested_shape(data: Any, place: str) -> Shape:
     """The shape of nested lists; TensorError at the first ragged or foreign part."""
     if isinstance(data, Core):
         return data.shape
+    if type(data).__module__ == "numpy":
+        return tuple(data.shape)
     if not isinstance(data, list | tuple):
         if not isinstance(data, bool | int | float) and not hasattr(data, "__float__"):
             raise TensorError(f"{place} is {type(data).__name__}, not a number")
@@ -158,34 +160,34 @@ class Creation(Spatial):
         shape: Any,
         fill_value: Any,
         *,
-        dtype: DType | None = None,
+        dtype: Kind | None = None,
         device: str | None = None,
         requires_grad: bool | None = None,
     ) -> Self:
         """fill_value everywhere."""
-        sizes = sizes_of((shape,))
+        sizes = shape_of((shape,))
         where = device_name(device)
         one = _scalar(fill_value, dtype and to_dtype(dtype), where)
         return cls.of(graph.const(one.arg, one.dtype, sizes, where), requires_grad)
 
     @classmethod
-    def zeros(cls, *shape: Any, dtype: DType | None = None, **options: Any) -> Self:
-        return cls.full(sizes_of(shape), 0, dtype=dtype or default_float(), **options)
+    def zeros(cls, *shape: Any, dtype: Kind | None = None, **options: Any) -> Self:
+        return cls.full(shape_of(shape), 0, dtype=dtype or default_float(), **options)
 
     @classmethod
-    def ones(cls, *shape: Any, dtype: DType | None = None, **options: Any) -> Self:
-        return cls.full(sizes_of(shape), 1, dtype=dtype or default_float(), **options)
+    def ones(cls, *shape: Any, dtype: Kind | None = None, **options: Any) -> Self:
+        return cls.full(shape_of(shape), 1, dtype=dtype or default_float(), **options)
 
     @classmethod
-    def empty(cls, *shape: Any, dtype: DType | None = None, **options: Any) -> Self:
+    def empty(cls, *shape: Any, dtype: Kind | None = None, **options: Any) -> Self:
         """Memory with unspecified contents."""
         device = device_name(options.pop("device", None))
         kind = to_dtype(dtype or default_float())
-        sizes = sizes_of(shape)
+        sizes = shape_of(shape)
         storage = Buffer(device, math.prod(sizes), kind)
         return cls.of(graph.buffer(storage, sizes, kind), options.pop("requires_grad", None))
 
-    def full_like(self, fill_value: Any, dtype: DType | None = None, **options: Any) -> Self:
+    def full_like(self, fill_value: Any, dtype: Kind | None = None, **options: Any) -> Self:
         options.setdefault("device", self.device)
         return self.full(self.shape, fill_value, dtype=dtype or self.dtype, **options)
 
@@ -195,13 +197,13 @@ class Creation(Spatial):
     def ones_like(self, **options: Any) -> Self:
         return self.full_like(1, **options)
 
-    def empty_like(self, dtype: DType | None = None, **options: Any) -> Self:
+    def empty_like(self, dtype: Kind | None = None, **options: Any) -> Self:
         options.setdefault("device", self.device)
         return self.empty(self.shape, dtype=dtype or self.dtype, **options)
 
     @classmethod
     def arange(
-        cls, start: Any, stop: Any = None, step: Any = 1, dtype: DType | None = None, **options: Any
+        cls, start: Any, stop: Any = None, step: Any = 1, dtype: Kind | None = None, **options: Any
     ) -> Self:
         """start, start+step, ... below stop (above it for a negative step)."""
         if stop is None:
@@ -221,7 +223,7 @@ class Creation(Spatial):
 
     @classmethod
     def linspace(
-        cls, start: Any, stop: Any, steps: int, dtype: DType | None = None, **options: Any
+        cls, start: Any, stop: Any, steps: int, dtype: Kind | None = None, **options: Any
     ) -> Self:
         """steps values from start to stop, both included."""
         if steps < 0:
@@ -233,7 +235,7 @@ class Creation(Spatial):
         return line.mul((stop - start) / max(steps - 1, 1)).add(start).cast(kind)
 
     @classmethod
-    def eye(cls, n: int, m: int | None = None, dtype: DType | None = None, **options: Any) -> Self:
+    def eye(cls, n: int, m: int | None = None, dtype: Kind | None = None, **options: Any) -> Self:
         """Ones on the diagonal of an n by m matrix."""
         shape = (n, n if m is None else m)
         device = device_name(options.pop("device", None))

@@ -4,7 +4,7 @@ import math
 from typing import Any, Self
 
 from jit import graph
-from jit.dtype import DType, dtypes, promote
+from jit.dtype import Kind, dtypes, promote, to_dtype
 from jit.graph import Op
 from tensor.core import Core, Scalar, broadcast_shape
 from tensor.errors import TensorError
@@ -129,9 +129,10 @@ class Elementwise(Core):
         return negative.where(-left.abs(), left.abs())
 
     def logaddexp(self, other: Any) -> Self:
-        top = self.maximum(other)
-        top = top.isfinite().where(top, 0)  # infinity less itself would be NaN
-        return ((self - top).exp() + (top.operand(other) - top).exp()).log() + top
+        """log(exp(self) + exp(other)), with all digits however far apart they are."""
+        left, right = self.floating().matched(other, "logaddexp")
+        apart = left.eq(right).where(0, (left - right).abs())  # infinity less itself is NaN
+        return left.maximum(right) + (-apart).exp().log1p()
 
     def lerp(self, end: Any, weight: Any) -> Self:
         return self.add(self.operand(end).sub(self).mul(weight))
@@ -240,6 +241,20 @@ class Elementwise(Core):
         wide = x.cast(dtypes.float64) if x.dtype is not dtypes.float64 else x
         return (wide.unary(Op.LOG) * (1 / math.log(10))).cast(x.dtype)
 
+    def log1p(self) -> Self:
+        """log(1 + x), with all digits where x is small."""
+        x = self.floating()
+        near = x.abs().lt(0.5)
+        small = near.where(x, 0)  # elsewhere gradients would be infinite
+        return near.where((small / (small + 2)).atanh() * 2, (x + 1).log())
+
+    def expm1(self) -> Self:
+        """exp(x) - 1, with all digits where x is small."""
+        x = self.floating()
+        near = x.abs().lt(1)
+        half = near.where(x, 0) * 0.5
+        return near.where(half.sinh() * half.exp() * 2, x.exp() - 1)
+
     def sin(self) -> Self:
         return self.floating().unary(Op.SIN)
 
@@ -301,8 +316,9 @@ class Elementwise(Core):
 
     clip = clamp
 
-    def bitcast(self, dtype: DType) -> Self:
+    def bitcast(self, dtype: Kind) -> Self:
         """The same bits as another dtype of equal width."""
+        dtype = to_dtype(dtype)
         if dtype.itemsize != self.dtype.itemsize:
             raise TensorError(f"bitcast: {self.dtype.name} and {dtype.name} differ in width")
         return self.of(graph.bitcast(self.node, dtype))
@@ -326,13 +342,13 @@ class Elementwise(Core):
         return (self * alpha + beta).clamp(0, 1)
 
     def elu(self, alpha: Scalar = 1.0) -> Self:
-        return self.gt(0).where(self, (self.exp() - 1) * alpha)
+        return self.gt(0).where(self, self.expm1() * alpha)
 
     def celu(self, alpha: Scalar = 1.0) -> Self:
-        return self.maximum(0) + (((self / alpha).exp() - 1) * alpha).minimum(0)
+        return self.maximum(0) + ((self / alpha).expm1() * alpha).minimum(0)
 
     def selu(self, alpha: Scalar = 1.67326, gamma: Scalar = 1.0507) -> Self:
-        return self.gt(0).where(self, (self.exp() - 1) * alpha) * gamma
+        return self.gt(0).where(self, self.expm1() * alpha) * gamma
 
     def silu(self) -> Self:
         return self * self.sigmoid()
@@ -436,6 +452,9 @@ class Elementwise(Core):
 
     def __neg__(self) -> Self:
         return self.neg()
+
+    def __abs__(self) -> Self:
+        return self.abs()
 
     def __invert__(self) -> Self:
         return self.bitwise_not()

@@ -26,7 +26,7 @@ class Indexing(Reduction):
 
     def _parts(self, key: Any) -> list[Any]:
         """The key with its ellipsis spelt out: one entry per axis, plus None entries."""
-        parts = list(key) if isinstance(key, tuple) else [key]
+        parts = [_plain(p) for p in (key if isinstance(key, tuple) else (key,))]
         used = sum(1 for p in parts if p is not None and p is not Ellipsis)
         if used > self.ndim:
             raise TensorError(
@@ -57,14 +57,18 @@ class Indexing(Reduction):
             if isinstance(part, int) and not isinstance(part, bool):
                 squeezed.add(axis)
                 continue
-            if isinstance(part, Core | list | tuple):
-                tensors[place] = self._index_tensor(part, size)
+            if not isinstance(part, slice):
+                tensors[place] = self._index_tensor(part, size, axis)
             place += 1
         return sliced, squeezed, added, tensors
 
-    def _index_tensor(self, part: Any, size: int) -> Self:
-        made = part if isinstance(part, Core) else type(self)(part, device=self.device)  # type: ignore[call-arg]
-        x: Self = made  # type: ignore[assignment]
+    def _index_tensor(self, part: Any, size: int, axis: int = 0) -> Self:
+        x: Self
+        if isinstance(part, Core):
+            x = part  # type: ignore[assignment]
+        else:
+            _check_known(part, size, axis)
+            x = type(self)(part, device=self.device)  # type: ignore[call-arg]
         if x.dtype is dtypes.bool:
             raise TensorError(
                 "a mask as index has a shape that depends on values",
@@ -171,9 +175,36 @@ def _axis_slice(part: Any, size: int, axis: int) -> tuple[int, int, int]:
                 facts={"index": part, "size": size},
             )
         return part % size, 1, 1
-    if isinstance(part, Core | list | tuple):
+    if isinstance(part, Core | list | tuple) or _is_array(part):
         return 0, size, 1
     raise TensorError(f"cannot index with {type(part).__name__}", facts={"dimension": axis})
+
+
+def _is_array(part: Any) -> bool:
+    return type(part).__module__ == "numpy" and hasattr(part, "ndim")
+
+
+def _plain(part: Any) -> Any:
+    """A numpy number as Python's; anything else as it is."""
+    is_number = _is_array(part) and part.ndim == 0 and part.dtype.kind in "iu"
+    return int(part) if is_number else part
+
+
+def _check_known(part: Any, size: int, axis: int) -> None:
+    """TensorError for an index in Python's or numpy's hands that lies outside of its axis."""
+    import numpy
+
+    try:
+        known = numpy.asarray(part)
+    except ValueError:  # ragged, or of tensors: Tensor() names the place
+        return
+    if known.dtype.kind in "iu" and known.size:
+        outside = known[(known < -size) | (known >= size)]
+        if outside.size:
+            raise TensorError(
+                f"index {outside[0]} is outside dimension {axis} of size {size}",
+                facts={"index": int(outside[0]), "size": size},
+            )
 
 
 def _bounds(part: slice, size: int) -> tuple[int, int, int]:

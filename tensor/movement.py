@@ -6,17 +6,35 @@ from typing import Any, Self
 
 from jit import graph
 from jit.dtype import dtypes
-from tensor.core import Core
+from tensor.core import Core, whole
 from tensor.errors import TensorError
 
 Sizes = int | Sequence[int]
 
 
 def sizes_of(args: tuple[Any, ...]) -> tuple[int, ...]:
-    """The sizes of f(2, 3) and f((2, 3)) alike."""
+    """The sizes of f(2, 3) and f((2, 3)) alike: whole numbers, or None; else TensorError."""
     if len(args) == 1 and isinstance(args[0], list | tuple):
         args = tuple(args[0])
-    return tuple(args)
+    return tuple(None if n is None else whole(n, "a size or dimension") for n in args)  # type: ignore[misc]
+
+
+def shape_of(args: tuple[Any, ...]) -> tuple[int, ...]:
+    """The sizes of a new tensor; TensorError for a negative one."""
+    sizes = sizes_of(args)
+    if any(n is None or n < 0 for n in sizes):
+        raise TensorError(f"a tensor of shape {list(sizes)}: no size can be negative")
+    return sizes
+
+
+def _joined(op: str, first: Any, rest: tuple[Any, ...]) -> list[Any]:
+    """The tensors of f(a, b) and f([a, b]) alike."""
+    parts = [*first, *rest] if isinstance(first, list | tuple) else [first, *rest]
+    strange = [p for p in parts if not isinstance(p, Core)]
+    if strange or not parts:
+        found = type(strange[0]).__name__ if strange else "nothing"
+        raise TensorError(f"{op} joins tensors, not {found}")
+    return parts
 
 
 class Movement(Core):
@@ -161,12 +179,13 @@ class Movement(Core):
         return x.unsqueeze(at + 1).expand(spread).reshape(final)
 
     def cat(self, *args: Self, dim: int = 0) -> Self:
-        """Join along an existing axis."""
-        parts = (self, *args)
-        at = self.axis(dim)
+        """Join along an existing axis: of a.cat(b), Tensor.cat(a, b) or Tensor.cat([a, b])."""
+        parts = _joined("cat", self, args)
+        first = parts[0]
+        at = first.axis(dim)
         for p in parts:
-            if p.ndim != self.ndim or any(
-                a != b for i, (a, b) in enumerate(zip(p.shape, self.shape, strict=True)) if i != at
+            if p.ndim != first.ndim or any(
+                a != b for i, (a, b) in enumerate(zip(p.shape, first.shape, strict=True)) if i != at
             ):
                 raise TensorError(
                     f"cat: shapes {[list(q.shape) for q in parts]} on dimension {dim}"
@@ -176,7 +195,7 @@ class Movement(Core):
         before = 0
         for p in parts:
             ends = (before, total - before - p.shape[at])
-            piece = p.pad([ends if i == at else (0, 0) for i in range(self.ndim)])
+            piece = p.pad([ends if i == at else (0, 0) for i in range(first.ndim)])
             result = piece if result is None else result._until(before, at).where(result, piece)
             before += p.shape[at]
         return result  # type: ignore[no-any-return]
@@ -189,9 +208,11 @@ class Movement(Core):
         return self.of(graph.elementwise(graph.Op.LT, count.node, limit))
 
     def stack(self, *args: Self, dim: int = 0) -> Self:
-        """Join along a new axis."""
-        at = self.axis(dim, extra=1)
-        return self.unsqueeze(at).cat(*(a.unsqueeze(at) for a in args), dim=at)
+        """Join along a new axis: of a.stack(b), Tensor.stack(a, b) or Tensor.stack([a, b])."""
+        parts = _joined("stack", self, args)
+        at = parts[0].axis(dim, extra=1)
+        first, *rest = (p.unsqueeze(at) for p in parts)
+        return first.cat(*rest, dim=at)  # type: ignore[no-any-return]
 
     def split(self, sizes: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
         at = self.axis(dim)
@@ -222,6 +243,11 @@ class Movement(Core):
     def unfold(self, dim: int, size: int, step: int) -> Self:
         """Sliding windows of an axis, as a new last axis."""
         at = self.axis(dim)
+        if not 1 <= size <= self.shape[at] or step < 1:
+            raise TensorError(
+                f"unfold: windows of {size} every {step} of dimension {dim}",
+                facts={"shape": list(self.shape)},
+            )
         made = self.of(graph.window(self.node, at, size, step))
         order = [i for i in range(self.ndim + 1) if i != at + 1]
         return made.permute(*order, at + 1)

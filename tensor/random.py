@@ -15,9 +15,10 @@ from typing import Any, Self
 from jit import graph
 from jit.dtype import DType, default_float, default_int, dtypes, to_dtype
 from jit.graph import Node, Op
+from tensor.core import whole
 from tensor.creation import Creation, device_name, upload
 from tensor.errors import TensorError
-from tensor.movement import sizes_of
+from tensor.movement import shape_of
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = 0x1BD11BDA
@@ -102,7 +103,7 @@ class Random(Creation):
     @staticmethod
     def manual_seed(seed: int = 0) -> None:
         """Start the sequence of random numbers of this process anew."""
-        GENERATOR.reseed(seed)
+        GENERATOR.reseed(whole(seed, "a seed"))
 
     @classmethod
     def _draw(cls, shape: tuple[int, ...], options: dict[str, Any]) -> tuple[Self, Self, DType]:
@@ -110,8 +111,6 @@ class Random(Creation):
         dtype = to_dtype(options.get("dtype") or default_float())
         if not dtype.is_float:
             raise TensorError(f"random numbers of dtype {dtype.name}: only floats")
-        if any(n < 0 for n in shape):
-            raise TensorError(f"a random tensor of shape {list(shape)}")
         first, second = random_bits(shape, device_name(options.get("device")))
         return cls.of(uniform_float(first)), cls.of(uniform_float(second)), dtype
 
@@ -124,13 +123,13 @@ class Random(Creation):
     @classmethod
     def rand(cls, *shape: Any, **options: Any) -> Self:
         """Uniform in [0, 1)."""
-        first, _, dtype = cls._draw(sizes_of(shape), options)
+        first, _, dtype = cls._draw(shape_of(shape), options)
         return first._finished(dtype, options)
 
     @classmethod
     def randn(cls, *shape: Any, **options: Any) -> Self:
         """Normal with mean 0 and deviation 1, by Box and Muller."""
-        first, second, dtype = cls._draw(sizes_of(shape), options)
+        first, second, dtype = cls._draw(shape_of(shape), options)
         radius = ((1 - first).log() * -2).sqrt()
         return (radius * (second * (2 * math.pi)).cos())._finished(dtype, options)
 
@@ -146,7 +145,7 @@ class Random(Creation):
         if high <= low:
             raise TensorError(f"randint: nothing in [{low}, {high})")
         dtype = to_dtype(options.get("dtype") or default_int())
-        first, second = random_bits(sizes_of(shape), device_name(options.get("device")))
+        first, second = random_bits(shape_of(shape), device_name(options.get("device")))
         wide = _op(Op.OR, _op(Op.SHL, graph.cast(first, dtypes.uint64), 32),
                    graph.cast(second, dtypes.uint64))  # fmt: skip
         made = cls.of(_op(Op.MOD, wide, high - low)).cast(dtypes.int64) + low
@@ -154,7 +153,7 @@ class Random(Creation):
 
     @classmethod
     def uniform(cls, *shape: Any, low: float = 0.0, high: float = 1.0, **options: Any) -> Self:
-        first, _, dtype = cls._draw(sizes_of(shape), options)
+        first, _, dtype = cls._draw(shape_of(shape), options)
         return (first * (high - low) + low)._finished(dtype, options)
 
     @classmethod
@@ -167,23 +166,23 @@ class Random(Creation):
     @classmethod
     def scaled_uniform(cls, *shape: Any, **options: Any) -> Self:
         """Uniform in [-1, 1) over the root of the number of elements."""
-        bound = math.prod(sizes_of(shape)) ** -0.5
+        bound = math.prod(shape_of(shape)) ** -0.5
         return cls.uniform(*shape, low=-bound, high=bound, **options)
 
     @classmethod
     def glorot_uniform(cls, *shape: Any, **options: Any) -> Self:
-        sizes = sizes_of(shape)
+        sizes = shape_of(shape)
         bound = math.sqrt(6 / (sizes[0] + math.prod(sizes[1:])))
         return cls.uniform(*shape, low=-bound, high=bound, **options)
 
     @classmethod
     def kaiming_uniform(cls, *shape: Any, a: float = 0.01, **options: Any) -> Self:
-        bound = math.sqrt(3) * cls._kaiming(sizes_of(shape), a)
+        bound = math.sqrt(3) * cls._kaiming(shape_of(shape), a)
         return cls.uniform(*shape, low=-bound, high=bound, **options)
 
     @classmethod
     def kaiming_normal(cls, *shape: Any, a: float = 0.01, **options: Any) -> Self:
-        return cls.normal(*shape, std=cls._kaiming(sizes_of(shape), a), **options)
+        return cls.normal(*shape, std=cls._kaiming(shape_of(shape), a), **options)
 
     @staticmethod
     def _kaiming(sizes: tuple[int, ...], a: float) -> float:

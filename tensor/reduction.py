@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from jit import graph
-from jit.dtype import DType, dtypes, sum_dtype
+from jit.dtype import DType, Kind, dtypes, sum_dtype
+from tensor.core import broadcast_shape
 from tensor.elementwise import Elementwise
 from tensor.errors import TensorError
 from tensor.movement import Movement
@@ -27,13 +28,13 @@ class Reduction(Elementwise, Movement):
             return result
         return result.reshape(tuple(1 if a in axes else n for a, n in enumerate(self.shape)))
 
-    def sum(self, axis: Axis = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
+    def sum(self, axis: Axis = None, keepdim: bool = False, dtype: Kind | None = None) -> Self:
         """Halves accumulate in float32 and come back as halves; small integers widen."""
         wide = sum_dtype(self.dtype) if dtype is None else dtype
         total = self.cast(wide)._reduce("sum", axis, keepdim)
         return total.cast(self.dtype) if dtype is None and self.dtype.is_float else total
 
-    def prod(self, axis: Axis = None, keepdim: bool = False, dtype: DType | None = None) -> Self:
+    def prod(self, axis: Axis = None, keepdim: bool = False, dtype: Kind | None = None) -> Self:
         wide = sum_dtype(self.dtype) if dtype is None else dtype
         total = self.cast(wide)._reduce("prod", axis, keepdim)
         return total.cast(self.dtype) if dtype is None and self.dtype.is_float else total
@@ -105,14 +106,14 @@ class Reduction(Elementwise, Movement):
 
     # Normalisation
 
-    def softmax(self, axis: int = -1, dtype: DType | None = None) -> Self:
+    def softmax(self, axis: int = -1, dtype: Kind | None = None) -> Self:
         shifted = self._shifted(axis, dtype).exp()
         return shifted / shifted.sum(axis, keepdim=True)
 
-    def softmin(self, axis: int = -1, dtype: DType | None = None) -> Self:
+    def softmin(self, axis: int = -1, dtype: Kind | None = None) -> Self:
         return (-self).softmax(axis, dtype)
 
-    def log_softmax(self, axis: int = -1, dtype: DType | None = None) -> Self:
+    def log_softmax(self, axis: int = -1, dtype: Kind | None = None) -> Self:
         shifted = self._shifted(axis, dtype)
         return shifted - shifted.exp().sum(axis, keepdim=True).log()
 
@@ -149,7 +150,7 @@ class Reduction(Elementwise, Movement):
 
     # Products
 
-    def dot(self, w: Self, dtype: DType | None = None) -> Self:
+    def dot(self, w: Self, dtype: Kind | None = None) -> Self:
         """Matrix product by numpy's rule: last axis of self with the last but one of w."""
         if not self.ndim or not w.ndim:
             raise TensorError(f"dot of shapes {list(self.shape)} and {list(w.shape)}: no axes")
@@ -159,13 +160,14 @@ class Reduction(Elementwise, Movement):
                 f"dot: shapes {list(self.shape)} and {list(w.shape)} do not match",
                 facts={"left": list(self.shape), "right": list(w.shape)},
             )
+        broadcast_shape("dot", self.shape[:-2], w.shape[:-2], shown=(self.shape, w.shape))
         left, right = self, w.transpose(-1, -2) if w.ndim > 1 else w
         if self.ndim > 1 and w.ndim > 1:
             left = left.reshape((*left.shape[:-1], 1, left.shape[-1]))
             right = right.reshape((*right.shape[:-2], 1, *right.shape[-2:]))
         return (left * right).sum(-1, dtype=dtype)
 
-    def matmul(self, x: Self, reverse: bool = False, dtype: DType | None = None) -> Self:
+    def matmul(self, x: Self, reverse: bool = False, dtype: Kind | None = None) -> Self:
         return x.dot(self, dtype) if reverse else self.dot(x, dtype)
 
     def __matmul__(self, x: Self) -> Self:
@@ -199,7 +201,7 @@ class Reduction(Elementwise, Movement):
         return (-Y * self.log() - (1 - Y) * (1 - self).log())._finish(reduction)
 
     def binary_crossentropy_logits(self, Y: Self, reduction: str = "mean") -> Self:
-        return (self.maximum(0) - Y * self + ((-self.abs()).exp() + 1).log())._finish(reduction)
+        return (self.maximum(0) - Y * self + (-self.abs()).exp().log1p())._finish(reduction)
 
     def sparse_categorical_crossentropy(
         self,
@@ -208,7 +210,15 @@ class Reduction(Elementwise, Movement):
         label_smoothing: float = 0.0,
         reduction: str = "mean",
     ) -> Self:
-        """Cross entropy of logits over the last axis with class numbers."""
+        """Cross entropy of logits over the last axis with class numbers.
+
+        A class number outside of the axis counts as a loss of no class, not as an error.
+        """
+        if Y.shape != self.shape[:-1] or not self.ndim:
+            raise TensorError(
+                f"class numbers of shape {list(Y.shape)} for logits of shape {list(self.shape)}",
+                hint="the logits have one axis more, the last",
+            )
         logs = self.log_softmax()
         chosen = (logs * Y.one_hot(self.shape[-1]).cast(logs.dtype)).sum(-1)
         smooth = logs.mean(-1)

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Sequence
+from operator import gt
 from typing import Self
 
 from jit import graph
-from jit.dtype import DType
+from jit.dtype import Kind
 from tensor.errors import TensorError
 from tensor.indexing import Indexing
 
@@ -28,6 +29,14 @@ class Spatial(Indexing):
         """(..., H, W) -> (..., outH, outW, kH, kW)."""
         count = len(kernel)
         lead = self.ndim - count
+        reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+        numbers = (*kernel, *stride, *dilation)
+        if lead < 0 or min(numbers) < 1 or any(map(gt, reach, self.shape[lead:])):
+            raise TensorError(
+                f"windows of {list(kernel)} do not fit {list(self.shape)}",
+                facts={"stride": list(stride), "dilation": list(dilation)},
+                hint="the sizes of the input are those with padding",
+            )
         node = self.node
         for i in range(count):
             node = graph.window(node, lead + 2 * i, kernel[i], stride[i], dilation[i])
@@ -52,7 +61,7 @@ class Spatial(Indexing):
         stride: Sizes = 1,
         dilation: Sizes = 1,
         padding: Sizes = 0,
-        dtype: DType | None = None,
+        dtype: Kind | None = None,
     ) -> Self:
         """(N, Cin, ...) with weight (Cout, Cin/groups, ...) -> (N, Cout, ...); any rank."""
         if self.ndim != weight.ndim or self.ndim < 3:

@@ -13,17 +13,19 @@ from typing import Any, Self
 
 from hcq import settings
 from jit import graph
-from jit.dtype import DType, dtypes, to_dtype
+from jit.dtype import Kind, dtypes, to_dtype
 from jit.graph import MOVEMENT, Node, walk
 from tensor import autograd, core
 from tensor.conversion import Conversion
-from tensor.creation import device_name, from_data
+from tensor.creation import device_name, from_data, upload
 from tensor.errors import TensorError
 from tensor.random import Random
 
 # Operations that show elements of their source, each at most once: they can be written through.
 _SHOWS = frozenset({graph.Op.RESHAPE, graph.Op.PERMUTE, graph.Op.SLICE, graph.Op.BITCAST})
 _VIEWS = MOVEMENT | _SHOWS
+_KINDS = {"b": 0, "u": 1, "i": 1, "f": 2}  # of types, in the order in which they widen
+_SHORT = 8  # elements that a repr shows
 
 # Nodes whose contents were overwritten.
 _stale: "weakref.WeakSet[Node]" = weakref.WeakSet()
@@ -63,7 +65,7 @@ class Tensor(Random, Conversion, metaclass=_TrainingMode):
         self,
         data: Any,
         device: str | None = None,
-        dtype: DType | str | None = None,
+        dtype: Kind | None = None,
         requires_grad: bool | None = None,
     ) -> None:
         kind = None if dtype is None else to_dtype(dtype)
@@ -83,7 +85,7 @@ class Tensor(Random, Conversion, metaclass=_TrainingMode):
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Whether backward() fills in this tensor's gradient."""
         if requires_grad and not self.dtype.is_float:
-            raise TensorError(f"a {self.dtype.name} tensor has no gradient")
+            raise TensorError(f"a tensor of {self.dtype.name} has no gradient")
         self.requires_grad = requires_grad
         return self
 
@@ -147,7 +149,8 @@ class Tensor(Random, Conversion, metaclass=_TrainingMode):
         place = Tensor.arange(1, self.numel() + 1, dtype=kind, device=self.device)
         found = place.reshape(self.shape)[key].flatten()
         places = found.eq(0).where(self.numel(), found - 1)
-        source = self.operand(value).cast(self.dtype).expand_to(self[key].shape).flatten()
+        given = _of_kind(self, self.operand(value))
+        source = given.expand_to(self[key].shape).flatten()
         return self.flatten().scatter(0, places, source).reshape(self.shape)
 
     def __iadd__(self, x: Any) -> Self:
@@ -208,8 +211,49 @@ class Tensor(Random, Conversion, metaclass=_TrainingMode):
     def __iter__(self) -> Iterator[Self]:
         return (self[i] for i in range(len(self)))
 
+    def __format__(self, spec: str) -> str:
+        """As the one element is formatted; without a spec as str()."""
+        return format(self.item(), spec) if spec else str(self)
+
     def __repr__(self) -> str:
-        return f"<Tensor {self.dtype.name}{list(self.shape)} on {self.device}>"
+        """Dtype, shape and device; of a few values that the processor has at hand those too."""
+        return f"<Tensor {self.dtype.name}{list(self.shape)} on {self.device}{self._shown()}>"
+
+    def _shown(self) -> str:
+        storage = self.node.realized
+        at_hand = storage is not None and self.device.partition(":")[0] == "CPU"
+        is_few = 0 < self.numel() <= _SHORT and self.dtype is not dtypes.bfloat16
+        if storage is None or not (at_hand and is_few and storage.is_initialized):
+            return ""
+        import numpy
+
+        array = numpy.frombuffer(storage.host_view(), self.dtype.numpy).reshape(self.shape)
+        text: str = numpy.array2string(array, precision=4, separator=", ")
+        return " " + text.replace("\n", "")
+
+    # Copies
+
+    def __copy__(self) -> Self:
+        """Another handle on the same value."""
+        return self.of(self.node, self.requires_grad)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """A copy that shares nothing, computed now; gradients end at it."""
+        from copy import deepcopy
+
+        made = self.of(graph.contiguous(graph.detach(self.node))).realize()
+        storage = made.node.realized
+        if storage is not None:  # without how it came about
+            made.node = graph.buffer(storage, self.shape, self.dtype)
+        made.requires_grad = self.requires_grad
+        memo[id(self)] = made
+        made.grad = deepcopy(self.grad, memo)
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled are contents, shape, dtype, device and requires_grad, not the gradient."""
+        parts = (bytes(self.data()), self.shape, self.dtype.name, self.device, self.requires_grad)
+        return _unpickled, (type(self), *parts)
 
     # Gradients
 
@@ -251,6 +295,22 @@ class Tensor(Random, Conversion, metaclass=_TrainingMode):
                 part = Tensor(graph.cast(grad, target.dtype))
                 target.grad = part if target.grad is None else target.grad + part
         return self
+
+
+def _unpickled(
+    kind: type[Tensor],
+    data: bytes,
+    shape: tuple[int, ...],
+    dtype: str,
+    device: str,
+    requires_grad: bool | None,
+) -> Tensor:
+    """The tensor that __reduce__ took apart."""
+    import numpy
+
+    element = to_dtype(dtype)
+    array = numpy.frombuffer(data, element.numpy).reshape(shape)
+    return kind.of(upload(array, element, device_name(device)), requires_grad)
 
 
 def _is_view(node: Node) -> bool:
@@ -310,7 +370,18 @@ def _run(nodes: Sequence[Node], writes: Sequence[tuple[Node, Node]]) -> None:
 def _fitting(target: Tensor, value: Any) -> Node:
     given = Tensor(value) if isinstance(value, Node) else target.operand(value)
     source = given.to(target.device)
-    return source.cast(target.dtype).expand_to(target.shape).node
+    return _of_kind(target, source).expand_to(target.shape).node
+
+
+def _of_kind(target: Tensor, value: Tensor) -> Tensor:
+    """The value in the target's dtype; TensorError where that is of a lesser kind."""
+    if _KINDS[value.dtype.kind] > _KINDS[target.dtype.kind]:
+        raise TensorError(
+            f"{value.dtype.name} cannot be written into a tensor of {target.dtype.name}",
+            facts={"value": value.dtype.name, "target": target.dtype.name},
+            hint=f"cast the value to {target.dtype.name}, or make a new tensor: x = x + y",
+        )
+    return value.cast(target.dtype)
 
 
 def _as_stored(target: Node, value: Node) -> tuple[Node, Node]:

@@ -98,7 +98,8 @@ class BatchNorm:
         track_running_stats: bool = True,
         momentum: float = 0.1,
     ) -> None:
-        self.eps, self.momentum, self.track_running_stats = eps, momentum, track_running_stats
+        self.channels, self.eps, self.momentum = sz, eps, momentum
+        self.track_running_stats = track_running_stats
         self.weight = Tensor.ones(sz).contiguous() if affine else None
         self.bias = Tensor.zeros(sz).contiguous() if affine else None
         # requires_grad=False: they follow the data, no optimiser touches them.
@@ -118,6 +119,8 @@ class BatchNorm:
         return mean, (away * away).mean(axes)
 
     def __call__(self, x: Tensor) -> Tensor:
+        if x.ndim < 2 or x.shape[1] != self.channels:
+            raise TensorError(f"BatchNorm of {self.channels} channels, input {list(x.shape)}")
         mean, var = self.calc_stats(x)
         if Tensor.training and self.track_running_stats:
             self._update(x, mean.detach(), var.detach())

@@ -13,6 +13,9 @@ class Optimizer:
 
     def __init__(self, params: Sequence[Tensor], lr: float, device: str | None = None) -> None:
         unique = list({id(p): p for p in params}.values())
+        strange = [type(p).__name__ for p in unique if not isinstance(p, Tensor)]
+        if strange:
+            raise TensorError(f"an optimizer takes tensors, not {strange[0]}")
         if not unique:
             raise TensorError("an optimizer without parameters")
         for p in unique:

@@ -90,6 +90,8 @@ def safe_save(tensors: dict[str, Tensor], fn: str, metadata: dict[str, str] | No
     header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
     place = 0
     for name, t in tensors.items():
+        if not isinstance(t, Tensor):
+            raise TensorError(f"safe_save: {name!r} is no tensor but {type(t).__name__}")
         end = place + t.nbytes()
         short = _SHORT[t.dtype.name]
         header[name] = {"dtype": short, "shape": list(t.shape), "data_offsets": [place, end]}
