@@ -105,7 +105,7 @@ def resolve(driver: str) -> tuple[str, Series]:
         raise ConfigError(f"driver series {driver} is not known; there are {known()}")
     if driver == branch:
         return SERIES[number].newest, SERIES[number]
-    nearest = min(_BRANCHES, key=lambda known: abs(known - number))
+    nearest = min(_BRANCHES, key=lambda other: abs(other - number))
     return driver, _BRANCHES[nearest]
 
 
