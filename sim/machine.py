@@ -60,7 +60,8 @@ class _File:
 class Machine:
     """A computer with simulated GPUs.
 
-    `options` are masked=, save_sizes= and the fields of `Limits` and `NvLimits`. `gpus` holds all of them, in order; indices in names and faults count each vendor's own.
+    `options` are masked=, save_sizes= and the fields of `Limits` and `NvLimits`. `gpus` holds
+    all of them, in order; indices in names and faults count each vendor's own.
     """
 
     def __init__(
