@@ -4,57 +4,19 @@ The literals lie in vectors/*.txt: machine words, what registers hold before, an
 """
 
 import random
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from nv_straight import Machine, State
+from nv_vectors import CASES
 
 from hcq.errors import SimFault
 from sim.nv.sass.decode import decode
 from sim.nv.sass.instruction import Instruction, Operand
 from sim.nv.sass.semantics import CONTROL, NO_EFFECT, all_semantics, lookup, means
 
-VECTORS = Path(__file__).parent / "vectors"
 OLD = 0xDEAD_BEEF
-
-
-@dataclass(frozen=True)
-class Case:
-    line: str
-    chip: str
-    word: int
-    before: tuple[tuple[str, int], ...]
-    after: tuple[tuple[str, int], ...]
-
-    @property
-    def instruction(self):
-        return decode(self.word, 0, target=self.chip)
-
-
-def _fields(text):
-    pairs = (item.split("=") for item in text.split())
-    return tuple((name, int(value, 16)) for name, value in pairs)
-
-
-def parse(line):
-    left, right = line.split("->")
-    chip, word, before = left.split(" ", 2)
-    return Case(line, chip, int(word, 16), _fields(before), _fields(right))
-
-
-def load():
-    cases = {}
-    for table in sorted(VECTORS.glob("*.txt")):
-        for line in table.read_text().splitlines():
-            if line and not line.startswith("#"):
-                case = parse(line)
-                cases.setdefault(case.instruction.name, []).append(case)
-    return cases
-
-
-CASES = load()
 
 
 def put(state, name, value):
