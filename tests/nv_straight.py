@@ -3,6 +3,7 @@
 import ctypes
 import mmap
 from ctypes import addressof, c_char
+from itertools import count
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,6 +25,7 @@ from sim.nv.sass.translate import Translator
 LANES = 32
 ALWAYS = Operand("pred", 7)
 BANK_BYTES = 0x1000
+NUMBERS = count()
 
 
 class State:
@@ -54,7 +56,6 @@ class Machine:
         self.banks = addressof(c_char.from_buffer(self.pool))
         self.memory.map(self.banks, 4 * BANK_BYTES)
         self.jit = Jit(cache_directory)
-        self.count = 0
 
     def shape(self, before):
         self.memory.write(self.banks, before.banks.tobytes())
@@ -102,8 +103,7 @@ class Machine:
         jump = Operand("jump", value=0, base=Operand("reg", 252, 2))
         end = Instruction(16 * len(instructions), 0, "RET", ("REL",), ALWAYS, (), (jump,))
         program = Program({0: Block(0, [*instructions, end])})
-        self.count += 1
-        name = f"straight_{id(self)}_{self.count}"
+        name = f"straight_{next(NUMBERS)}"  # one engine serves the process: names are unique
         translator = Translator(program, chip_number(self.chip), full=full)
         text = translator.text(name)
         assert not translator.problems, translator.problems
