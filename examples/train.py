@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TextIO
 
 import numpy
 
@@ -51,11 +52,11 @@ def digits() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return tuple(Tensor(part) for part in parts)
 
 
-def train(model: Callable[[Tensor], Tensor], steps: int, log: Path | None) -> float:
+def train(model: Callable[[Tensor], Tensor], steps: int, log: TextIO | None) -> float:
     """Run the steps; the accuracy on the held-out digits is returned."""
     images, labels, test_images, test_labels = digits()
     optimizer = nn.optim.Adam(nn.state.get_parameters(model), lr=0.005)
-    lines, said, start = [], time.monotonic(), time.monotonic()
+    said = start = time.monotonic()
     with Tensor.train():
         for step in range(steps):
             chosen = Tensor.randint(BATCH, high=len(images))
@@ -66,30 +67,39 @@ def train(model: Callable[[Tensor], Tensor], steps: int, log: Path | None) -> fl
             right = (guess.argmax(1) == y).mean()
             optimizer.step()
             if log:
-                lines.append(json.dumps({"step": step, "loss": loss.item()}))
+                print(json.dumps({"step": step, "loss": loss.item()}), file=log)
             if time.monotonic() - said > 1:
                 said = time.monotonic()
                 rate = (step + 1) / (said - start)
                 print(f"step {step:4d} loss {loss.item():.4f} accuracy {right.item():.3f} "
                       f"{rate:.1f} steps/s", flush=True)  # fmt: skip
-    if log:
-        log.write_text("\n".join(lines) + "\n")
     return (model(test_images).argmax(1) == test_labels).mean().item()
+
+
+def count(text: str) -> int:
+    """A number of steps, from the command line."""
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of steps")
+    return int(text)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", choices=("mlp", "conv"), default="mlp")
-    parser.add_argument("--steps", type=int, help="default: 500 for mlp, 150 for conv")
+    parser.add_argument("--steps", type=count, help="default: 500 for mlp, 150 for conv")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--log", type=Path, help="one JSON line per step")
     options = parser.parse_args()
+    try:
+        log = options.log.open("w") if options.log else None
+    except OSError as error:
+        parser.error(f"--log: {error}")
     device = Device[Device.DEFAULT]
     print(f"device {device.name} {device.arch}", flush=True)
     Tensor.manual_seed(options.seed)
     model = Mlp() if options.model == "mlp" else Conv()
     steps = options.steps if options.steps is not None else STEPS[options.model]
-    print(f"test accuracy {train(model, steps, options.log):.4f}")
+    print(f"test accuracy {train(model, steps, log):.4f}")
 
 
 if __name__ == "__main__":

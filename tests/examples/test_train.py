@@ -154,3 +154,19 @@ def test_a_named_gpu_that_is_not_there_ends_the_run_at_once(device, text, module
     assert (done.returncode, done.stdout) == (1, "")
     for part in (text, module, "lspci", "python -m sim"):
         assert part in done.stderr
+
+
+@pytest.mark.refusal
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--steps", "-3"), "'-3' is not a number of steps"),
+        (("--log", "/nowhere/at/all"), "No such file or directory: '/nowhere/at/all'"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_training(options, message):
+    command = [sys.executable, "examples/train.py", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert not done.stdout

@@ -91,5 +91,5 @@ def test_shapes_that_do_not_fit_are_named_as_given(use, message):
 
 @pytest.mark.parametrize("kind", ["foo", complex, [1], np.dtype("complex64")])
 def test_an_unknown_dtype_lists_the_known_ones(kind):
-    with pytest.raises(ConfigError, match="(?s)unknown dtype .*known=bool,int8,.*float64"):
+    with pytest.raises(ConfigError, match=r"(?s)unknown dtype .*known=bool,int8,.*float64"):
         Tensor([1]).cast(kind)
