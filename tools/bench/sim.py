@@ -118,29 +118,34 @@ def compile_cost(target: str) -> float:
     return statistics.median(times[WARM:]) * 1e3
 
 
-def measure() -> dict[str, Any]:
-    """Every figure, on a simulated gfx1100."""
-    from hcq import host
-    from sim.machine import Machine
+CHIPS = {"gfx1100": ("AMD", "LLVM:gfx1100"), "sm_90": ("NV", "PTX:sm_90")}
 
-    host.use(Machine(["gfx1100"]))
+
+def measure(chip: str) -> dict[str, Any]:
+    """Every figure of one simulated chip."""
+    device, target = CHIPS[chip]
     return {
-        "chip": "gfx1100",
-        "core": sorted(os.sched_getaffinity(0)),
-        "vector_add_4M": vector_add("AMD"),
-        "matmul_512": matmul("AMD"),
-        "launch_us": launch_cost("AMD"),
-        "compile_ms": {t: compile_cost(t) for t in ("LLVM:gfx1100", "LLVM:x86-64-v3")},
+        "vector_add_4M": vector_add(device),
+        "matmul_512": matmul(device),
+        "launch_us": launch_cost(device),
+        "compile_ms": {t: compile_cost(t) for t in (target, "LLVM:x86-64-v3")},
     }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--gpu", choices=CHIPS, action="append", help="only this chip")
     options = parser.parse_args()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    found = measure()
+    from hcq import host
+    from sim.machine import Machine
+
+    chips = options.gpu or list(CHIPS)
+    host.use(Machine(chips))
+    core = sorted(os.sched_getaffinity(0))
+    found = {"core": core, **{chip: measure(chip) for chip in chips}}
     print(json.dumps(found) if options.json else json.dumps(found, indent=2))
     return 0
 
