@@ -103,11 +103,12 @@ def launch_cost(device: str) -> float:
 def compile_cost(target: str) -> float:
     """Milliseconds to compile a small kernel, no cache: a chain of three operations."""
     from hcq.settings import Context
-    from jit.compile import compile_kernel
+    from jit.compile import compile_kernel, forget
     from jit.schedule import schedule
     from tensor import Tensor
 
     times = []
+    forget()
     for size in range(100, 109):
         x = Tensor.ones(size, device="CPU").contiguous().realize()
         calls = schedule([((x * 2 + 1).relu()).node])
