@@ -1,0 +1,58 @@
+"""Arguments of ioctls as text, and arguments they point to."""
+
+from dataclasses import replace
+
+import pytest
+from cffi import FFI
+
+from hcq.ioctl_defs import iowr
+
+ffi = FFI()
+ffi.cdef("""
+struct part { uint32_t a; uint8_t b; };
+struct all {
+    uint8_t id[4]; uint8_t version[16]; uint32_t list[3]; struct part parts[2];
+    struct part one; int32_t fd; uint64_t pointer; uint32_t size;
+};
+""")
+CALL = iowr(ffi, "CALL", "F", 1, "struct all")
+
+
+@pytest.fixture
+def shown():
+    """shown(field=value): the text of that field."""
+
+    def make(**fields):
+        ((name, _),) = fields.items()
+        return CALL.values(CALL.args(**fields))[name]
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"id": [1, 0, 255, 0]}, "0x0100ff"),
+        ({"id": [0, 0, 0, 0]}, "0x0"),
+        ({"version": list(b"580.1") + [0] * 11}, "580.1"),
+        ({"list": [16, 0, 0]}, "[0x10]"),
+        ({"list": [0, 16, 0]}, "[0x0,0x10]"),
+        ({"parts": [{"a": 1, "b": 2}]}, "[{a=0x1,b=0x2}]"),
+        ({"one": {"a": 0, "b": 0}}, "{}"),
+        ({"fd": -1}, "-0x1"),
+    ],
+)
+def test_arrays_and_structs_have_no_addresses_and_no_blanks(shown, fields, text):
+    assert shown(**fields) == text
+
+
+def test_arguments_that_a_struct_points_to_can_be_read():
+    data = ffi.new("uint8_t[]", b"\x01\x02\x03")
+    call = replace(CALL, inner=("pointer", "size"))
+    args = call.args(pointer=int(ffi.cast("uintptr_t", data)), size=3)
+    assert call.inner_bytes(args) == b"\x01\x02\x03"
+
+
+def test_no_pointer_is_no_further_arguments():
+    assert replace(CALL, inner=("pointer", "size")).inner_bytes(CALL.args(size=3)) == b""
+    assert CALL.inner_bytes(CALL.args(pointer=1, size=3)) == b""
