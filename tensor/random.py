@@ -89,6 +89,12 @@ def random_bits(shape: tuple[int, ...], device: str) -> tuple[Node, Node]:
     return graph.reshape(bits[0], shape), graph.reshape(bits[1], shape)
 
 
+def _known(options: dict[str, Any]) -> None:
+    strange = options.keys() - {"dtype", "device", "requires_grad"}
+    if strange:
+        raise TypeError(f"unknown argument {min(strange)!r} of a random tensor")
+
+
 def uniform_float(bits: Node) -> Node:
     """uint32 bits -> float32 in [0, 1), a multiple of 2^-24."""
     top = graph.cast(_op(Op.SHR, bits, 8), dtypes.float32)
@@ -108,6 +114,7 @@ class Random(Creation):
     @classmethod
     def _draw(cls, shape: tuple[int, ...], options: dict[str, Any]) -> tuple[Self, Self, DType]:
         """Two uniform float32 tensors in [0, 1) and the dtype asked for."""
+        _known(options)
         dtype = to_dtype(options.get("dtype") or default_float())
         if not dtype.is_float:
             raise TensorError(f"random numbers of dtype {dtype.name}: only floats")
@@ -144,6 +151,7 @@ class Random(Creation):
         """Whole numbers in [low, high)."""
         if high <= low:
             raise TensorError(f"randint: nothing in [{low}, {high})")
+        _known(options)
         dtype = to_dtype(options.get("dtype") or default_int())
         first, second = random_bits(shape_of(shape), device_name(options.get("device")))
         wide = _op(Op.OR, _op(Op.SHL, graph.cast(first, dtypes.uint64), 32),

@@ -131,9 +131,16 @@ class Reduction(Elementwise, Movement):
         total = (self - top).exp().sum(axis, keepdim=True).log() + top
         return total if keepdim else total.reshape(self.max(axis).shape)
 
+    def norm(self, p: float = 2.0, axis: Axis = None, keepdim: bool = False) -> Self:
+        """The p-th root of the sum of the p-th powers of the magnitudes; p may be infinite."""
+        if p == math.inf:
+            return self.floating().abs().max(axis, keepdim)
+        if not p > 0:
+            raise TensorError(f"norm: p is a number above 0, not {p}")
+        return self.floating().abs().pow(p).sum(axis, keepdim).pow(1 / p)
+
     def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
-        length = (self.abs().pow(p)).sum(dim, keepdim=True).pow(1 / p)
-        return self / length.maximum(eps)
+        return self / self.norm(p, dim, keepdim=True).maximum(eps)
 
     def layernorm(self, axis: Axis = -1, eps: float = 1e-5) -> Self:
         away = self - self.mean(axis, keepdim=True)

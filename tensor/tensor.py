@@ -208,6 +208,13 @@ class Tensor(Random, Conversion, metaclass=_TrainingMode):
     def __int__(self) -> int:
         return int(self.item())
 
+    def sequential(self, layers: Sequence[Callable[[Any], Any]]) -> Any:
+        """What the layers make of this tensor, one after the other."""
+        x: Any = self
+        for layer in layers:
+            x = layer(x)
+        return x
+
     def __iter__(self) -> Iterator[Self]:
         return (self[i] for i in range(len(self)))
 

@@ -51,12 +51,18 @@ def test_a_write_of_the_same_or_a_lesser_kind_is_cast(target, value):
         (lambda: nn.optim.SGD([1]), "an optimizer takes tensors, not int"),
         (lambda: nn.state.safe_save({"a": 1}, "never"), "'a' is no tensor but int"),
         (lambda: Tensor([1, 2]).sum("a"), "a dimension is a whole number, not 'a'"),
+        (lambda: Tensor([1.0]).norm(0), "norm: p is a number above 0, not 0"),
         (lambda: format(Tensor([1.0, 2.0]), ".2f"), r"item\(\) of 2 elements"),
     ],
 )
 def test_what_makes_no_tensor_is_named(make, message):
     with pytest.raises(TensorError, match=message):
         make()
+
+
+def test_an_option_that_does_not_exist_is_refused():
+    with pytest.raises(TypeError, match="unknown argument 'devcie' of a random tensor"):
+        Tensor.rand(3, devcie="CPU")
 
 
 @pytest.mark.parametrize("key", [[7], [0, -4], np.array([3]), np.array([[0], [9]])])

@@ -152,3 +152,16 @@ def test_a_repr_shows_no_values_that_would_have_to_be_computed(make):
     before = GlobalCounters.kernel_count
     assert repr(x) == f"<Tensor {x.dtype.name}{list(x.shape)} on CPU>"
     assert GlobalCounters.kernel_count == before
+
+
+@pytest.mark.parametrize(("p", "value"), [(1, 7.0), (2, 5.0), (3, 4.4979414), (float("inf"), 4.0)])
+def test_norms(p, value):
+    assert Tensor([3.0, -4.0]).norm(p).item() == pytest.approx(value, rel=1e-6)
+
+
+def test_a_norm_of_rows_keeps_their_axis():
+    assert Tensor([[3.0, 4.0], [0.0, 2.0]]).norm(axis=1, keepdim=True).tolist() == [[5.0], [2.0]]
+
+
+def test_layers_run_one_after_the_other():
+    assert Tensor([-1.0, 2.0]).sequential([Tensor.relu, lambda x: x + 1]).tolist() == [1.0, 3.0]
