@@ -281,6 +281,13 @@ def test_an_unknown_ring_opcode_does_not_hide_the_rest(packets):
 
 
 @pytest.mark.refusal
+def test_before_hopper_there_is_no_extended_base(packets):
+    code, found = packets("100 4 20001000 407F", "gpfifo", "--arch", "sm_89")
+    assert code == 3
+    assert found == ["GP   ?0x04 operand=0x100", "GP   ENTRY pb=0x7f20001000 ndw=16"]
+
+
+@pytest.mark.refusal
 def test_half_an_entry_is_torn(packets):
     code, found = packets("0 0 20001000", "gpfifo")
     assert (code, found[1]) == (3, "GP   ENTRY words=0x20001000 | !torn needs 2, has 1")

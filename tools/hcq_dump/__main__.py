@@ -80,11 +80,9 @@ class Decoders:
             if channel is None:
                 channel = self._channels[key] = pushbuffer.Channel(stream.arch)
             return pushbuffer.decode(stream.words, channel, stream.needed)
-        if stream.kind == "qmd":
-            from tools.hcq_dump import qmd
-
-            return qmd.decode(stream.words, stream.arch)
         module = importlib.import_module(f"tools.hcq_dump.{stream.kind}")
+        if stream.kind in ("qmd", "gpfifo"):
+            return module.decode(stream.words, stream.arch)
         return module.decode(stream.words)
 
 

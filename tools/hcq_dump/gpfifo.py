@@ -15,10 +15,12 @@ _OPCODES = {
     for name, value in vars(host).items()
     if name.startswith("GP_OPCODE_")
 }
+_SINCE_HOPPER = (host.GP_OPCODE_SET_PB_SEGMENT_EXTENDED_BASE,)
 
 
-def decode(words: list[int]) -> Iterator[Packet]:
+def decode(words: list[int], arch: str = "sm_90") -> Iterator[Packet]:
     """Every entry of the words; half an entry at the end is torn."""
+    opcodes = {k: v for k, v in _OPCODES.items() if k not in _SINCE_HOPPER or _is_new(arch)}
     base = 0
     for at in range(0, len(words), ENTRY_WORDS):
         raw = words[at : at + ENTRY_WORDS]
@@ -30,7 +32,7 @@ def decode(words: list[int]) -> Iterator[Packet]:
         if host.GP_ENTRY.unpack(entry)["length"]:
             yield _segment(at, raw, entry, base)
             continue
-        packet = _control(at, raw, entry)
+        packet = _control(at, raw, entry, opcodes)
         if packet.opcode == "SET_PB_SEGMENT_EXTENDED_BASE":
             base = EXTENDED_BASE.unpack(raw[0])["operand"] << _BASE_SHIFT
         yield packet
@@ -44,9 +46,13 @@ def _segment(at: int, raw: list[int], entry: int, base: int) -> Packet:
     return _packet("ENTRY", at, raw, fields, host.GP_ENTRY.unknown(entry))
 
 
-def _control(at: int, raw: list[int], entry: int) -> Packet:
+def _is_new(arch: str) -> bool:
+    return int(arch.removeprefix("sm_")) >= 90
+
+
+def _control(at: int, raw: list[int], entry: int, opcodes: dict[int, str]) -> Packet:
     found = host.GP_CONTROL.unpack(entry)
-    name = _OPCODES.get(found["opcode"], f"?{found['opcode']:#04x}")
+    name = opcodes.get(found["opcode"], f"?{found['opcode']:#04x}")
     stray = host.GP_CONTROL.unknown(entry)
     if name == "SET_PB_SEGMENT_EXTENDED_BASE":
         base = EXTENDED_BASE.unpack(found["operand"])["operand"] << _BASE_SHIFT
