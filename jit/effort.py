@@ -30,12 +30,17 @@ _FUNCTIONS = {
     Op.ATANH: 8,
     Op.ERF: 11,
     Op.POW: 16,
+    Op.IDIV: 3,
+    Op.MOD: 3,
 }
+_TO_INTEGER = 5  # a cast from float: it saturates, and NaN is 0
 
 
 def effort(node: Node) -> int:
     """About how many plain operations the node is to a compiler; 0 where it only moves data."""
     if node.op not in ELEMENTWISE:
         return int(node.op is Op.INDEX)
+    if node.op is Op.CAST:
+        return _TO_INTEGER if node.dtype.is_int and node.src[0].dtype.is_float else 1
     weight = _FUNCTIONS.get(node.op, 1)
     return 2 * weight if weight > 1 and node.dtype is dtypes.float64 else weight

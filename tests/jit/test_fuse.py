@@ -66,3 +66,9 @@ def test_a_function_of_float64_counts_twice():
     x = g.const(1.0, dtypes.float64, (2,), "CPU")
     single = g.const(1.0, dtypes.float32, (2,), "CPU")
     assert effort(g.elementwise(Op.SIN, x)) == 2 * effort(g.elementwise(Op.SIN, single))
+
+
+def test_a_cast_to_an_integer_counts_more_than_one_back():
+    x = g.const(1.0, dtypes.float32, (2,), "CPU")
+    whole = g.cast(x, dtypes.int32)
+    assert effort(whole) == 5 * effort(g.cast(whole, dtypes.float32))
