@@ -135,16 +135,16 @@ def test_abs_is_known_to_python():
 
 
 def test_a_repr_shows_a_few_values():
-    assert repr(Tensor([1 / 3, 2.0])) == "<Tensor float32[2] on CPU [0.3333, 2.    ]>"
+    assert repr(Tensor([1 / 3, 2.0], device="CPU")) == "<Tensor float32[2] on CPU [0.3333, 2.    ]>"
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Tensor([1.0]) + 1,
-        lambda: Tensor([1.0] * 9),
-        lambda: Tensor.empty(2),
-        lambda: Tensor([1.0], dtype="bfloat16"),
+        lambda: Tensor([1.0], device="CPU") + 1,
+        lambda: Tensor([1.0] * 9, device="CPU"),
+        lambda: Tensor.empty(2, device="CPU"),
+        lambda: Tensor([1.0], dtype="bfloat16", device="CPU"),
     ],
 )
 def test_a_repr_shows_no_values_that_would_have_to_be_computed(make):
