@@ -341,6 +341,25 @@ FINE:
   st.shared.u32 [%r2], %thread;
   ld.shared.u32 %r3, [%r1];
   st.global.u32 [%ct], %r3;""",
+    "misaligned": """
+  cvt.u64.u32 %l1, %n;
+  add.u64 %l2, %ct, %l1;
+  st.global.u32 [%l2], %thread;""",
+    "misaligned_shared": """
+  .shared .align 4 .u32 room[256];
+  mov.u32 %r1, room;
+  add.u32 %r2, %r1, %n;
+  mad.lo.u32 %r2, %thread, 4, %r2;
+  st.shared.u32 [%r2], %thread;
+  ld.shared.u32 %r3, [%r1];
+  st.global.u32 [%ct], %r3;""",
+    "bad_local": """
+  .local .align 4 .u32 room[16];
+  mov.u64 %l1, room;
+  mad.wide.u32 %l2, %n, 4, %l1;
+  st.local.u32 [%l2], %thread;
+  ld.local.u32 %r3, [%l1];
+  st.global.u32 [%ct], %r3;""",
     "endless": """
 LOOP:
   ld.volatile.global.u32 %r1, [%a];

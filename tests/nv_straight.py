@@ -87,7 +87,7 @@ class Machine:
     def translate(self, instructions, before):
         """The same in native code."""
         shape = self.shape(before)
-        library = load_library(self.jit, 32)
+        library = load_library(self.jit, 32, strict=True)
         launch, thread = LaunchRecord(), ThreadRecord(0)
         launch.prepare(shape, starting_lanes((32, 1, 1)), 255)
         launch.copy_banks(shape, self.memory)

@@ -32,26 +32,34 @@ FUNCTION_AT = {name: state.FUNCTIONS + 8 * index for index, name in enumerate(na
 
 @dataclass(frozen=True)
 class Library:
-    """Loaded functions for one wave width: their addresses, and `run`."""
+    """Loaded functions for one wave width: their addresses, and `run`.
+
+    Those of a strict library refuse addresses that are no multiple of the access's size, and
+    scratch outside what a lane has.
+    """
 
     width: int
     table: tuple[int, ...]  # in the order of the thread record's function table
     run: int
 
 
-def load_library(jit: Jit, width: int) -> Library:
+def load_library(jit: Jit, width: int, *, strict: bool = False) -> Library:
     """Compile (or find) and load the library for waves of `width` lanes."""
-    wanted = [f"{name}_w{width}" for name in (*names(), "run")]
-    found = jit.load(f"library w{width}", lambda: library_text(width), wanted)
+    suffix = f"w{width}{'s' if strict else ''}"
+    wanted = [f"{name}_{suffix}" for name in (*names(), "run")]
+    found = jit.load(f"library {suffix}", lambda: library_text(width, strict), wanted)
     return Library(width, tuple(found[:-1]), found[-1])
 
 
-def library_text(width: int) -> str:
+def library_text(width: int, strict: bool = False) -> str:
     """The whole module. Its functions carry the width in their names."""
-    cores = [Core(width, bits, action).text() for action in ACTIONS for bits in WIDTHS]
-    moves = [address_functions(width), move_functions(width), many_functions(width)]
+    cores = [Core(width, bits, action, strict).text() for action in ACTIONS for bits in WIDTHS]
+    moves = [
+        address_functions(width, strict), move_functions(width, strict),
+        many_functions(width, strict),
+    ]  # fmt: skip
     body = "\n".join([CHECK, *cores, *moves, run_function(width)])
-    body = re.sub(r"@(?!llvm\.)(\w+)", rf"@\1_w{width}", body)
+    body = re.sub(r"@(?!llvm\.)(\w+)", rf"@\1_w{width}{'s' if strict else ''}", body)
     return f"{body}\n{_declarations(width)}\n{ATTRIBUTES}\n"
 
 

@@ -29,7 +29,7 @@ def names() -> list[str]:
     return [*moves, *addresses, *scalars, *many_names(), "CHECK", "FAULT"]
 
 
-def address_functions(width: int) -> str:
+def address_functions(width: int, strict: bool = False) -> str:
     """The five address functions."""
     w, mask = width, f"i{width}"
     head = f"(ptr %t, ptr %reg, i64 %base, {mask} %mask, i64 %size) #0 {{"
@@ -73,9 +73,9 @@ vector:
   br label %join
 join:
   %part = phi {long} [ zeroinitializer, %entry ], [ %lo64, %vector ]{splat("base")}
-  %offset = add {long} %part, %basev{_swizzle(w)}
+  %offset = add {long} %part, %basev{_private_bound(w) if strict else ""}{_swizzle(w)}
   %result = add {long} %swizzled, zeroinitializer{keep}
-  ret {mask} %mask
+  ret {mask} {"%kept" if strict else "%mask"}
 }}
 define {mask} @flat_address{head}{pair}{splat("base")}
   %linear = add {long} %address, %basev
@@ -101,14 +101,14 @@ define {mask} @flat_address{head}{pair}{splat("base")}
 """
 
 
-def move_functions(width: int) -> str:
+def move_functions(width: int, strict: bool = False) -> str:
     """What kernels call: (thread, register, base, lanes, data registers, pc)."""
-    parts = [_move(width, kind, action, bits)
+    parts = [_move(width, kind, action, bits, strict)
              for kind in KINDS for action in ACTIONS for bits in WIDTHS]
     return "\n".join(parts + [_scalar_load(words) for words in SCALAR_COUNTS])
 
 
-def _move(w: int, kind: str, action: str, bits: int) -> str:
+def _move(w: int, kind: str, action: str, bits: int, strict: bool) -> str:
     mask = f"i{w}"
     parameters = f"ptr %t, ptr %reg, i64 %base, {mask} %mask, ptr %data, i32 %pc"
     arguments = f"ptr %t, ptr %reg, i64 %base, {mask} %mask, i64 {bits // 8}"
@@ -117,7 +117,7 @@ def _move(w: int, kind: str, action: str, bits: int) -> str:
         # On its own, so that it needs no stack frame.
         before = f"""
 define void @{name}({parameters}) #0 {{
-entry:{fast_row(w, kind, action, bits)}
+entry:{fast_row(w, kind, action, bits, strict)}
 general:
   tail call void @any_{name}({parameters})
   ret void
@@ -129,6 +129,8 @@ entry:
   %active = call {mask} @{kind}_address({arguments})"""
     if kind in ("lds", "flat"):
         text += _fault_outside(w, action)
+    if kind == "scratch" and strict:
+        text += _fault_private(w, action)
     if kind in ("lds", "flat") and action == "load":
         text += _zero_outside(w, max(1, bits // 32))
     words = bits // 32
@@ -194,6 +196,41 @@ beyond:
   %bl = load i64, ptr %blp
   %bo = sub i64 %ba, %bl
   call void @FAULT(ptr %t, i64 {state.FAULT_LDS}, i64 %bo, i64 {access}, i32 %pc)
+  br label %inside
+inside:"""
+
+
+def _private_bound(w: int) -> str:
+    """%kept: the lanes whose %offset lies in their scratch; all offsets stay in staging."""
+    splat = _splat(w)
+    return f"""
+  %stp = getelementptr i8, ptr %t, i64 {state.STAGING}
+  store <{w} x i64> %offset, ptr %stp, align 64
+  %psp = getelementptr i8, ptr %t, i64 {state.PRIVATE_START}
+  %ps = load i64, ptr %psp{splat("ps")}
+  %pep = getelementptr i8, ptr %t, i64 {state.PRIVATE_END}
+  %pe = load i64, ptr %pep
+  %pl = sub i64 %pe, %size{splat("pl")}
+  %pge = icmp uge <{w} x i64> %offset, %psv
+  %ple = icmp ule <{w} x i64> %offset, %plv
+  %pin = and <{w} x i1> %pge, %ple
+  %pm = bitcast <{w} x i1> %pin to i{w}
+  %kept = and i{w} %mask, %pm"""
+
+
+def _fault_private(w: int, action: str) -> str:
+    """The first lane outside its scratch is a fault at its offset."""
+    access = state.READ if action == "load" else state.WRITE
+    return f"""
+  %outside = xor i{w} %active, %mask
+  %within = icmp eq i{w} %outside, 0
+  br i1 %within, label %inside, label %beyond
+beyond:
+  %bw = call i{w} @llvm.cttz.i{w}(i{w} %outside, i1 true)
+  %bs = getelementptr i8, ptr %t, i64 {state.STAGING}
+  %bp = getelementptr i64, ptr %bs, i{w} %bw
+  %bo = load i64, ptr %bp
+  call void @FAULT(ptr %t, i64 {state.FAULT_PRIVATE}, i64 %bo, i64 {access}, i32 %pc)
   br label %inside
 inside:"""
 

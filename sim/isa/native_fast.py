@@ -15,22 +15,24 @@ MANY_KINDS = ("global", "saddr")
 FAST_KINDS = ("global", "saddr", "lds")
 
 
-def fast_row(width: int, kind: str, action: str, bits: int) -> str:
+def fast_row(width: int, kind: str, action: str, bits: int, strict: bool = False) -> str:
     """Text from the entry of a move function to `br label %general`."""
-    core = _FastCore(width, bits, action)
+    core = _FastCore(width, bits, action, strict)
     core.row(kind, f"{width * bits // 8}")
     core.branch("fast")
     core.prefetched_row(kind)
     return "\n" + "\n".join(core.out)
 
 
-def many_functions(width: int) -> str:
+def many_functions(width: int, strict: bool = False) -> str:
     """Several rows with one look at the address register, for instructions in sequence.
 
     `many_KIND_ACTION_32(thread, register, base, lanes, data registers, pc, step, count)`: row i
     is at base + i * step, its data in register i, its instruction at pc + 8 * i.
     """
-    return "\n".join(_many(width, kind, action) for kind in MANY_KINDS for action in ACTIONS)
+    return "\n".join(
+        _many(width, kind, action, strict) for kind in MANY_KINDS for action in ACTIONS
+    )
 
 
 def many_names() -> list[str]:
@@ -38,8 +40,8 @@ def many_names() -> list[str]:
     return [f"many_{kind}_{action}_32" for kind in MANY_KINDS for action in ACTIONS]
 
 
-def _many(width: int, kind: str, action: str) -> str:
-    core = _FastCore(width, 32, action)
+def _many(width: int, kind: str, action: str, strict: bool) -> str:
+    core = _FastCore(width, 32, action, strict)
     mask = f"i{width}"
     core.row(kind, "%extent")
     core.branch("fast")
@@ -111,7 +113,12 @@ class _FastCore(Core):
 
     def branch(self, label: str) -> None:
         """To `label` if the access is simple."""
-        self._branch("%fgo", label, "general")
+        simple = "%fgo"
+        if self.strict:
+            low = self._name(f"and i64 %fstart, {self.size - 1}")
+            even = self._name(f"icmp eq i64 {low}, 0")
+            simple = self._name(f"and i1 %fgo, {even}")
+        self._branch(simple, label, "general")
         self._label(label)
         self._put("  %fp = inttoptr i64 %fstart to ptr")
 

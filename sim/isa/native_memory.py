@@ -18,8 +18,9 @@ from sim.isa import state
 class Core:
     """Text of one load or store core: `bits` per lane, for `width` lanes."""
 
-    def __init__(self, width: int, bits: int, action: str) -> None:
+    def __init__(self, width: int, bits: int, action: str, strict: bool = False) -> None:
         self.width = width
+        self.strict = strict  # addresses must be multiples of the size
         self.bits = bits
         self.action = action
         self.size = bits // 8
@@ -73,9 +74,28 @@ some:
   %origin = sub i64 %a0, %back
   %extent = mul i64 %last64, {self.size}
   %end = add i64 %origin, %extent""")
+        if self.strict and self.size > 1:
+            self._alignment()
         steps = [lane * self.size for lane in range(w)]
         self._all_equal("row", self._plus("%origin", steps), "%rowtest", "%rows")
         self._branch("%rows", "row", "notrow")
+
+    def _alignment(self) -> None:
+        """The first lane whose address is no multiple of the size is a fault."""
+        w = self.width
+        self._put(f"""  %low3 = and <{w} x i64> %addr, splat (i64 {self.size - 1})
+  %oddv = icmp ne <{w} x i64> %low3, zeroinitializer
+  %oddm = bitcast <{w} x i1> %oddv to i{w}
+  %odd = and i{w} %oddm, %mask
+  %even = icmp eq i{w} %odd, 0
+  br i1 %even, label %aligned, label %misaligned
+misaligned:
+  %oddlane = call i{w} @llvm.cttz.i{w}(i{w} %odd, i1 true)
+  %oddp = getelementptr i64, ptr %ap, i{w} %oddlane
+  %odda = load i64, ptr %oddp
+  call void @FAULT(ptr %t, i64 {state.FAULT_MISALIGNED}, i64 %odda, i64 {self.access}, i32 %pc)
+  ret void
+aligned:""")
 
     def _row(self) -> None:
         """Lanes side by side in memory."""

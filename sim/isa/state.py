@@ -50,7 +50,9 @@ SEEN_TABLE = 160  # address of the range table that the ranges below were found 
 STARTED = 168  # u64, tick of the 100 MHz counter when the launch began
 STRICT_LDS = 176  # u64, nonzero: lanes outside LDS fault; else they read 0 and write nothing
 BANKS = 184  # address of the constant banks, as the translator lays them out
-FUNCTIONS = 192  # 96 function addresses
+FUNCTIONS = 192  # 94 function addresses
+PRIVATE_START = 944  # strict libraries: the first address of a lane in scratch
+PRIVATE_END = 952  # one past the last
 RANGES = 960  # 64 x {u64 start, u64 end}: last range each access site used
 ADDRESSES = 1984  # up to 64 u64: lane addresses of the access being made
 STAGING = 2496  # 8 registers of 64 lanes
@@ -71,7 +73,7 @@ RUN, BARRIER, ENDED, JUMPED = 0, 1, 2, 3
 # what `run` returns
 DONE, SLICED, FAULTED, STOPPED, WANTS_CODE = 0, 1, 2, 3, 4
 
-FAULT_MEMORY, FAULT_ILLEGAL, FAULT_LDS = 1, 2, 3
+FAULT_MEMORY, FAULT_ILLEGAL, FAULT_LDS, FAULT_MISALIGNED, FAULT_PRIVATE = 1, 2, 3, 4, 5
 READ, WRITE, EXECUTE = 1, 2, 4
 
 M0, NULL, EXEC, VCC = 125, 124, 126, 106

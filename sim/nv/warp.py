@@ -39,6 +39,10 @@ BRANCH_REACH = 1 << 16  # bytes behind known code where a table's targets may li
 BRANCH_BANK = 2  # the constant bank that holds compilers' branch tables
 
 ACCESS = {state.READ: "read", state.WRITE: "write", state.EXECUTE: "execute"}
+KINDS = {
+    state.FAULT_MEMORY: "memory", state.FAULT_LDS: "shared", state.FAULT_PRIVATE: "local",
+    state.FAULT_MISALIGNED: "misaligned",
+}  # fmt: skip
 RUN_TYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
 
@@ -149,7 +153,7 @@ class Executor:
     def library(self) -> tuple[Library, Any]:
         """The native library, and its `run` as a callable."""
         if self._library is None:
-            library = load_library(self.jit, 32)
+            library = load_library(self.jit, 32, strict=True)
             self._library = library, RUN_TYPE(library.run)
         return self._library
 
@@ -381,6 +385,11 @@ class _Run:
             text = f"at {pc:#x}: {explain(self._kernel, offset)}"
             return WarpFault("illegal", pc, "execute", pc, text)
         access = ACCESS[record.get(state.FAULT_ACCESS)]
-        name = "shared" if kind == state.FAULT_LDS else "memory"
-        what = f"shared memory byte {address:#x}" if name == "shared" else f"{address:#x}"
+        name = KINDS[kind]
+        if name == "misaligned":
+            address = record.in_shared(address)
+        what = {
+            "shared": f"shared memory byte {address:#x}", "local": f"local byte {address:#x}",
+            "misaligned": f"misaligned {address:#x}", "memory": f"{address:#x}",
+        }[name]  # fmt: skip
         return WarpFault(name, address, access, pc, f"{access} of {what} by the warp at {pc:#x}")

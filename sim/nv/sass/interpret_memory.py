@@ -11,6 +11,7 @@ from sim.isa.value import BOOL, U32, U64, Value, where
 from sim.nv.sass.access import Access
 from sim.nv.sass.instruction import ZERO_REGISTER, Operand
 from sim.nv.sass.interpret import LANES, BadAccess, SassValue, Warp, local_place
+from sim.nv.sass.launch import LOCAL_TOP
 from sim.nv.sass.memory_ops import MemoryOp, atomic_of, describe
 
 
@@ -40,9 +41,9 @@ class Space:
     def read(self, lane: int, address: int, size: int) -> bytes:
         """Bytes of a lane."""
         name, at = self._resolve(address)
+        self._check(name, at, size, "read")
         block = self.warp.block
         if name == "shared":
-            self._check_shared(at, size, "read")
             return bytes(block.shared[at : at + size])
         if name == "local":
             parts = [block.memory.read(local_place(self.warp, lane, at + n), 1)
@@ -53,9 +54,9 @@ class Space:
     def write(self, lane: int, address: int, data: bytes) -> None:
         """Bytes of a lane."""
         name, at = self._resolve(address)
+        self._check(name, at, len(data), "write")
         block = self.warp.block
         if name == "shared":
-            self._check_shared(at, len(data), "write")
             block.shared[at : at + len(data)] = data
         elif name == "local":
             for n, byte in enumerate(data):
@@ -75,9 +76,14 @@ class Space:
             return "local", address & 0xFFFF_FFFF
         return "global", address
 
-    def _check_shared(self, at: int, size: int, access: str) -> None:
-        if at < 0 or at + size > len(self.warp.block.shared):
+    def _check(self, name: str, at: int, size: int, access: str) -> None:
+        if at % size:
+            raise BadAccess("misaligned", at, access, f"{access} of misaligned {at:#x}")
+        if name == "shared" and not 0 <= at <= len(self.warp.block.shared) - size:
             raise BadAccess("shared", at, access, f"{access} of shared memory byte {at:#x}")
+        start = LOCAL_TOP - self.warp.block.shape.local_bytes
+        if name == "local" and not start <= at <= LOCAL_TOP - size:
+            raise BadAccess("local", at, access, f"{access} of local byte {at:#x}")
 
 
 def _addresses(x: Access, operand: Operand, warp: Warp) -> list[int]:

@@ -160,6 +160,7 @@ class ThreadRecord(Record):
             state.PRIVATE_APERTURE: shape.local_window >> 32,
             # Lane words lie together, as in AMD's scratch; addresses count down from the top.
             state.SCRATCH: (local - 32 * (LOCAL_TOP - shape.local_bytes)) & (1 << 64) - 1,
+            state.PRIVATE_START: LOCAL_TOP - shape.local_bytes, state.PRIVATE_END: LOCAL_TOP,
             state.STARTED: 0,
         }  # fmt: skip
         for field, value in fields.items():
@@ -171,6 +172,12 @@ class ThreadRecord(Record):
             self._table = library.table
             for index, address in enumerate(library.table):
                 self.set(state.FUNCTIONS + 8 * index, address)
+
+    def in_shared(self, address: int) -> int:
+        """A host address in the block's shared memory as an offset; any other as it is."""
+        start = self._shared.address
+        inside = start <= address < start + LARGEST_SHARED
+        return address - start if inside else address
 
     def warp_word(self, offset: int) -> int:
         """A u64 of the record of the warp that ran last."""

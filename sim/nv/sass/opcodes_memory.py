@@ -16,6 +16,7 @@ ST | 385 | 91=0 | | [R24e+I32+32] R64:w | E@72 evict@84 size@73 strong@77
 ST | 985 | 91=1 | | [R24e+U64@76!90+I40] R32:w | E@72 evict@84 size@73 strong@77
 LDL | 983 | | R16:w | [R24+U32+I40] | evict@84 size@73
 STL | 387 | | | [R24+I40] R32:w | evict@84 size@73
+STL | 987 | 91=1 | | [R24+U64+I40] R32:w | evict@84 size@73
 LDS | 984 | | R16:w | [R24*78+U32+I40] | size@73
 STS | 388 | 91=0 | | [R24*78+I40] R32:w | size@73
 STS | 988 | 91=1 | | [R24*78+U64+I40] R32:w | size@73

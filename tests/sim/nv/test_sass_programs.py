@@ -310,6 +310,27 @@ def test_a_store_outside_shared_memory_names_the_byte(program):
 
 
 @pytest.mark.refusal
+def test_a_misaligned_store_is_a_fault(program):
+    found, _ = fault(program, "misaligned", n=2)
+    assert (found.kind, found.access, found.address % 4) == ("misaligned", "write", 2)
+
+
+@pytest.mark.refusal
+def test_a_misaligned_store_to_shared_memory_names_its_offset(program):
+    found, _ = fault(program, "misaligned_shared", n=1)
+    base = 0 if program.gpu.chip == "sm_86" else 0x400
+    assert (found.kind, found.access, found.address) == ("misaligned", "write", base + 1)
+
+
+@pytest.mark.refusal
+def test_a_store_outside_local_memory_is_a_fault(program):
+    found, _ = fault(program, "bad_local", n=0x10_0000)
+    assert found.kind == "local", found.text
+    assert (found.kind, found.access) == ("local", "write")
+    assert found.address >= 1 << 24
+
+
+@pytest.mark.refusal
 def test_an_endless_kernel_can_be_stopped(program):
     started = time.monotonic()
     found, _ = fault(program, "endless", stop=lambda: time.monotonic() > started + 0.05)
