@@ -104,7 +104,7 @@ def test_gradient_is_in_the_parameters_dtype():
 
 @pytest.mark.refusal
 def test_integer_parameter_is_refused():
-    with pytest.raises(TensorError, match="a int32 tensor has no gradient"):
+    with pytest.raises(TensorError, match="a tensor of int32 has no gradient"):
         Tensor([1], device="CPU", requires_grad=True)
 
 
