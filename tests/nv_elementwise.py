@@ -141,7 +141,8 @@ def integer_cases():
             )  # fmt: skip
         for name, function in (("ctpop", lambda n, w: n.bit_count()),
                                ("ctlz", lambda n, w: w - n.bit_length()),
-                               ("bitreverse", lambda n, w: int(f"{n:0{w}b}"[::-1], 2))):  # fmt: skip
+                               ("bitreverse", lambda n, w: int(f"{n:0{w}b}"[::-1], 2)),
+                               ):  # fmt: skip
             extra = (", i1 false", ", i1") if name == "ctlz" else ("", "")
             yield case(
                 name, f"  %r = call {kind} @llvm.{name}.{kind}({kind} %a{extra[0]})",
