@@ -17,6 +17,7 @@ from hcq.nv.defs import bank0 as bank0_defs
 from hcq.nv.defs.qmd import ALIGNMENT
 from hcq.nv.driver import Windows
 from hcq.nv.qmd import Constants, LaunchFacts, build
+from hcq.queue import check_axes
 
 MAX_GRID = ((1 << 31) - 1, 65535, 65535)
 MAX_BLOCK = (1024, 1024, 64)
@@ -174,11 +175,7 @@ class Program:
         """LaunchError with value and limit."""
         if (grid, block) == self._passed:
             return
-        if len(grid) != 3 or len(block) != 3:
-            raise LaunchError(
-                f"kernel {self.name}: grid and block have three axes each",
-                facts={"grid": grid, "block": block},
-            )
+        check_axes(self.name, grid, block)
         if tuple(block) not in self._checked:
             self._check_block(tuple(block))
         for axis in range(3):

@@ -68,6 +68,10 @@ def test_wrong_arguments_are_refused(placed):
         ((1, 1, 65536), (1, 1, 1), r"grid\[2\] 65536 is outside the limit 65535"),
         ((-1, 1, 1), (1, 1, 1), r"grid\[0\] -1"),
         ((1, 1), (1, 1, 1), r"three axes"),
+        (5, (1, 1, 1), r"three axes each, whole numbers"),
+        ((1, 1, 1), None, r"three axes each, whole numbers"),
+        ((1.0, 1, 1), (1, 1, 1), r"three axes each, whole numbers"),
+        ((1, 1, 1), ("32", 1, 1), r"three axes each, whole numbers"),
     ],
 )
 def test_a_launch_outside_a_limit_is_refused(placed, grid, block, text):
