@@ -306,6 +306,19 @@ INNER:
   selp.u32 %r3, 1, 0, %p2; selp.u32 %r4, 1, 0, %p3;
   mad.wide.u32 %l1, %i, 16, %out;
   st.global.v4.u32 [%l1], {%r2, %r3, %r4, %r1};""",
+    "counted_barrier": """
+  .shared .align 4 .u32 room[128];
+  mov.u32 %r1, room;
+  mad.lo.u32 %r2, %thread, 4, %r1;
+  st.shared.u32 [%r2], %thread;
+  bar.sync 1, 128;
+  xor.b32 %r3, %thread, 127;
+  mad.lo.u32 %r4, %r3, 4, %r1;
+  ld.shared.u32 %r5, [%r4];
+  st.global.u32 [%ct], %r5;""",
+    "part_barrier": """
+  bar.sync 1, 64;
+  st.global.u32 [%ct], %thread;""",
     "packed": """
   ld.global.u32 %r1, [%at]; ld.global.u32 %r2, [%bt];
   add.f16x2 %r3, %r1, %r2;

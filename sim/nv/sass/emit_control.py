@@ -167,11 +167,12 @@ def _warp_sync(t: Translator, i: Instruction) -> bool:
 def _barrier(t: Translator, i: Instruction) -> bool:
     """BAR.SYNC of the whole block: first the lanes of the warp meet, then the warps."""
     after = i.address + INSTRUCTION_SIZE
-    named = [o for o in i.sources if o.kind in ("imm", "reg")]
-    plain = named[0].kind == "imm" and all(o.kind == "imm" and not o.value for o in named[1:])
     guard = guard_of(i, t.registers)
-    if "ARV" in i.modifiers or not plain or guard is not None:
+    count = threads_of_barrier(i)
+    if count is None or guard is not None:
         raise SimFault(f"{i.spelling} of part of a block is not simulated")
+    if count:
+        _whole_block(t, i, count)
     if "RED" in i.modifiers:
         _contribute(t, i)
     if t.full:
@@ -184,6 +185,28 @@ def _barrier(t: Translator, i: Instruction) -> bool:
     emitter.label(f"come_{name}", follows=True)
     t.leave(after, state.BARRIER)
     return True
+
+
+def threads_of_barrier(i: Instruction) -> int | None:
+    """How many threads meet at a barrier; 0: the whole block; None: it cannot be told."""
+    named = [o for o in i.sources if o.kind in ("imm", "reg")]
+    if "ARV" in i.modifiers or any(o.kind == "reg" for o in named):
+        return None
+    return sum(o.value for o in named[1:])
+
+
+def _whole_block(t: Translator, i: Instruction, count: int) -> None:
+    """A barrier of a number of threads has to be one of all the block's warps."""
+    emitter = t.emitter
+    launch = emitter.effect("load ptr, ptr %t")
+    place = emitter.effect(f"getelementptr i8, ptr {launch}, i64 {state.WAVES}")
+    warps = emitter.effect(f"load i64, ptr {place}")
+    whole = emitter.effect(f"icmp eq i64 {warps}, {-(-count // 32)}")
+    name = whole[1:]
+    emitter.line(f"br i1 {whole}, label %whole_{name}, label %part_{name}")
+    emitter.label(f"part_{name}", follows=True)
+    t.fault(i.address, SimFault(f"{i.spelling} of part of a block is not simulated"))
+    emitter.label(f"whole_{name}", follows=True)
 
 
 def _contribute(t: Translator, i: Instruction) -> None:

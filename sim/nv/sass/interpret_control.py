@@ -15,6 +15,7 @@ from hcq.errors import SimFault
 from sim.isa.numpy_value import NumpyValue
 from sim.isa.value import BOOL, U32
 from sim.nv.sass.access import PREDICATES, Access, guard_of, read_flag
+from sim.nv.sass.emit_control import threads_of_barrier
 from sim.nv.sass.instruction import Instruction, Operand
 from sim.nv.sass.interpret import LANES, Array, Warp
 from sim.nv.sass.operands import INSTRUCTION_SIZE
@@ -134,9 +135,9 @@ def _warp_sync(warp: Warp, instruction: Instruction) -> None:
 
 
 def _barrier(warp: Warp, instruction: Instruction) -> None:
-    named = [o for o in instruction.sources if o.kind in ("imm", "reg")]
-    plain = named[0].kind == "imm" and all(o.kind == "imm" and not o.value for o in named[1:])
-    if "ARV" in instruction.modifiers or not plain or guard_of(instruction, warp) is not None:
+    count = threads_of_barrier(instruction)
+    whole = not count or -(-count // LANES) == len(warp.block.warps)
+    if count is None or not whole or guard_of(instruction, warp) is not None:
         raise SimFault(f"{instruction.spelling} of part of a block is not simulated")
     if "RED" in instruction.modifiers:
         flag = warp.bits(Access(instruction, warp).flag(0))

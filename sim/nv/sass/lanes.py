@@ -94,9 +94,11 @@ REDUCTIONS: dict[str, tuple[int, Callable[[Value, Value], Value]]] = {
 }
 
 
-@means("REDUX")
+@means("REDUX", "CREDUX")
 def redux(x: Access) -> None:
     """All active lanes' values combined."""
+    if x.words & {"MINABS", "MAXABS"}:
+        raise x.refuse("of magnitudes")
     name = next((w for w in x.instruction.modifiers if w in REDUCTIONS), "AND")
     neutral, function = REDUCTIONS[name]
     kind = I32 if x.has("S32") else U32

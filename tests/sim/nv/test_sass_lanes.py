@@ -131,6 +131,15 @@ def test_reductions(run, word, uniform, answer):
     assert after.uniform[uniform] == answer
 
 
+@pytest.mark.parametrize(("modifiers", "answer"), [
+    (("MAX",), 0x8000_0000), (("MIN", "S32"), 0x8000_0000), (("MAX", "S32"), 32),
+])  # fmt: skip
+def test_uniform_extremes_of_sm_100(run, modifiers, answer):
+    values = np.where(LANE == 3, 0x8000_0000, LANE + 1)
+    after = run(made("CREDUX", modifiers, (Operand("ureg", 9),), (reg(0),)), "sm_100", R0=values)
+    assert after.uniform[9] == answer
+
+
 def test_signed_and_unsigned_extremes_differ(run):
     values = np.where(LANE == 3, 0x8000_0000, LANE + 1)
     assert run(0x000FF0000001000000000000000973C4, R0=values).uniform[9] == 1
@@ -373,7 +382,7 @@ HERE = {
     "SHFL", "VOTE", "VOTEU", "MATCH", "REDUX", "R2UR", "ELECT", "MOVM", "DMMA", "S2R", "S2UR",
     "CS2R", "MUFU", "FCHK", "FHADD", "R2P", "UBREV", "UPOPC", "UFLO", "UBMSK", "USGXT", "FADD2",
     "FMUL2", "FFMA2", "FMNMX3", "UFADD", "UFMUL", "UFMNMX", "UFSEL", "UFSET", "UIABS", "UVIADD",
-    "UIMNMX", "UVIMNMX", "UFSETP", "VIMNMX3",
+    "UIMNMX", "UVIMNMX", "UFSETP", "VIMNMX3", "CREDUX",
 }  # fmt: skip
 
 

@@ -202,6 +202,11 @@ def test_barriers_with_a_result(program):
     assert (got[:, 2] == (a > 0).any()).all()
 
 
+def test_barriers_of_a_number_of_threads_that_are_the_block(program):
+    got = words(run(program, "counted_barrier", NUMBERS), 128)
+    np.testing.assert_array_equal(got, np.arange(128)[::-1])
+
+
 def test_packed_halves(program):
     a, b = (RNG.standard_normal(256).astype(np.float16) for _ in range(2))
     got = words(run(program, "packed", a, b), 1024, np.float16).reshape(128, 4, 2)
@@ -336,6 +341,13 @@ def test_an_endless_kernel_can_be_stopped(program):
     found, _ = fault(program, "endless", stop=lambda: time.monotonic() > started + 0.05)
     assert found.kind == "aborted"
     assert time.monotonic() < started + 10
+
+
+@pytest.mark.refusal
+def test_a_barrier_of_part_of_a_block_is_refused(program):
+    found, _ = fault(program, "part_barrier")
+    assert found.kind == "illegal"
+    assert "of part of a block is not simulated" in found.text
 
 
 @pytest.mark.refusal
