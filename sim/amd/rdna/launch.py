@@ -7,18 +7,15 @@ reference (COMPUTE_PGM_RSRC1, COMPUTE_PGM_RSRC2, COMPUTE_TMPRING_SIZE).
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
-
-from hcq.bits import Layout, align
+from hcq.bits import Layout
 from sim.amd.rdna.interpret import LDS_GRANULE, RSRC2
 from sim.amd.rdna.operands import PRIVATE_APERTURE, SHARED_APERTURE
 from sim.isa import state
+from sim.isa.launch import Lanes, SharedRecord, ThreadMemory
 from sim.isa.native import Library
-from sim.isa.record import Record, aligned
 
 RSRC1_VGPRS = Layout("COMPUTE_PGM_RSRC1", 32, {"vgprs": (5, 0)})
 TMPRING_SIZE = Layout("COMPUTE_TMPRING_SIZE", 32, {"wavesize": (26, 12), "waves": (11, 0)})
@@ -27,7 +24,6 @@ SCRATCH_GRANULE = 256  # bytes of TMPRING_SIZE.WAVESIZE
 LDS_LIMIT = 65536
 SCALAR_COUNT = 16  # user words at most
 SCALARS = struct.Struct(f"<{SCALAR_COUNT}I")
-LAUNCH = struct.Struct("<16Q")  # the launch record
 NOWHERE = 130  # a word of the wave record that is cleared after the registers are filled
 
 
@@ -73,58 +69,17 @@ def scratch_bytes(shape: Shape) -> int:
     return TMPRING_SIZE.unpack(shape.tmpring_size)["wavesize"] * SCRATCH_GRANULE
 
 
-@dataclass(frozen=True)
-class Lanes:
-    """What the waves of every work-group start with: v0, and which lanes exist."""
-
-    ids: np.ndarray[Any, np.dtype[np.uint32]]  # (waves, wave size), 64-byte aligned
-    masks: np.ndarray[Any, np.dtype[np.uint64]]  # (waves,)
-    kinds: frozenset[bool]  # of the waves there are: with all lanes (True), with fewer (False)
-
-    @property
-    def count(self) -> int:
-        """Waves of one work-group."""
-        return len(self.masks)
-
-
-def starting_lanes(threads: tuple[int, int, int], wave_size: int) -> Lanes:
-    """Work-item ids packed as x, y << 10, z << 20, lane after lane."""
-    x, y, z = threads
-    total = x * y * z
-    count = -(-total // wave_size)
-    ids = aligned(count * wave_size * 4).view(np.uint32).reshape(count, wave_size)
-    item = np.arange(count * wave_size, dtype=np.uint32)
-    packed = item % x | item // x % y << 10 | item // (x * y) << 20
-    ids[:] = packed.reshape(count, wave_size)
-    left = [min(wave_size, total - first) for first in range(0, total, wave_size)]
-    masks = np.array([(1 << lanes) - 1 for lanes in left], dtype=np.uint64)
-    return Lanes(ids, masks, frozenset(lanes == wave_size for lanes in left))
-
-
-class LaunchRecord(Record):
+class LaunchRecord(SharedRecord):
     """The record that all threads of one launch share; used again for the next one."""
-
-    def __init__(self) -> None:
-        super().__init__(state.LAUNCH_SIZE)
-        self._template = Record(512)
-        self.stride = 0
-        self.total = 0
-        self.scratch_size = 0
 
     def prepare(self, shape: Shape, lanes: Lanes) -> None:
         """Describe a launch: no group taken yet, code addresses not known yet."""
-        size = state.VECTORS + vector_registers(shape) * shape.wave_size * 4
-        self.stride = align(size, 64)
-        x, y, z = shape.groups
-        self.total = x * y * z
-        self.scratch_size = scratch_bytes(shape)
         user, places = scalar_places(shape.rsrc2)
         given = shape.user_data[:user]
-        SCALARS.pack_into(self._template.view, 0, *given, *(0,) * (SCALAR_COUNT - len(given)))
-        LAUNCH.pack_into(
-            self.view, 0, 0, 0, self.total, x, y, lanes.count, self.stride,
-            self._template.address, int(lanes.ids.ctypes.data), int(lanes.masks.ctypes.data),
-            *places, 0, 0, self.scratch_size,
+        SCALARS.pack_into(self.template.view, 0, *given, *(0,) * (SCALAR_COUNT - len(given)))
+        self.describe(
+            shape.groups, lanes, places, scratch_size=scratch_bytes(shape),
+            wave_size=state.VECTORS + vector_registers(shape) * shape.wave_size * 4,
         )  # fmt: skip
 
 
@@ -150,40 +105,19 @@ def scalar_places(rsrc2: int) -> tuple[int, tuple[int, ...]]:
     return fields["user_sgpr"], tuple(places)
 
 
-class ThreadRecord(Record):
+class ThreadRecord(ThreadMemory):
     """What one host thread needs to run work-groups: registers, LDS, counters."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(state.THREAD_SIZE)
-        self.number = number
-        self._lds = Record(LDS_LIMIT)
-        self._waves = Record(64)
-        self._table: tuple[int, ...] = ()
-        self.set(state.LDS, self._lds.address)
+        super().__init__(number, LDS_LIMIT)
         self.set(state.SHARED_APERTURE, SHARED_APERTURE)
         self.set(state.PRIVATE_APERTURE, PRIVATE_APERTURE)
 
     def prepare(self, shape: Shape, launch: LaunchRecord, table: int, library: Library) -> None:
         """Make ready for a launch; counters start at zero."""
-        waves = launch.get(state.WAVES)
-        size = launch.stride * waves
-        if len(self._waves.view) < size:
-            self._waves = Record(size)
-        self.set(state.WAVES_AT, self._waves.address)
-        self.set(state.LAUNCH, launch.address)
-        self.set(state.TABLE, table)
-        self.set(state.LDS_SIZE, lds_bytes(shape.rsrc2))
-        self.set(state.CODE, shape.code)
-        self.set(state.STARTED, shape.started)
-        self.set(state.SCRATCH, shape.scratch_base + self.number * waves * launch.scratch_size)
-        cleared = state.INSTRUCTIONS, state.WAVE_COUNT, state.FAULT, state.ACTIVE, state.SEEN_TABLE
-        for field in cleared:
-            self.set(field, 0)
-        if self._table is not library.table:
-            self._table = library.table
-            for index, address in enumerate(library.table):
-                self.set(state.FUNCTIONS + 8 * index, address)
-
-    def wave_word(self, offset: int) -> int:
-        """A u64 of the wave record that ran last."""
-        return self._waves.get(self.get(state.WAVE) - self.get(state.WAVES_AT) + offset)
+        fields = {
+            state.TABLE: table, state.LDS_SIZE: lds_bytes(shape.rsrc2), state.CODE: shape.code,
+            state.STARTED: shape.started,
+            state.SCRATCH: shape.scratch_base + self.scratch_offset(launch),
+        }  # fmt: skip
+        self.begin(launch, library, fields)
