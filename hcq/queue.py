@@ -238,6 +238,7 @@ class Builder:
     """
 
     kind = ""
+    arch: Any  # of the chip whose commands these are; it has a name
 
     def __init__(self, name: str = "") -> None:
         self.name = name or self.kind
@@ -254,6 +255,15 @@ class Builder:
         self.argument_words: list[tuple[int, Number]] = []
         self.bound: Any = None
         self._thread = threading.get_ident()
+
+    def check_target(self, arch: Any) -> None:
+        """QueueError where a channel of another chip is given this queue."""
+        if self.arch.name != arch.name:
+            raise QueueError(
+                f"queue {self.name} was built for {self.arch.name}, the channel is of {arch.name}",
+                facts={"queue": self.name, "built_for": self.arch.name, "channel": arch.name},
+                hint="build it with queue() of the device it is submitted to",
+            )
 
     def check_kind(self, kind: str) -> None:
         """QueueError where a channel of another kind is given this queue."""

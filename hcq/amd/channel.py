@@ -113,6 +113,7 @@ class Channel:
     def check(self, queue: Builder) -> None:
         """QueueError for a queue of the other kind, or one whose words are not all known."""
         queue.check_kind(self.kind)
+        queue.check_target(self._arch)
         if queue.patches and queue.bound is None:
             raise QueueError(
                 f"queue {queue.name} has slots: submit it as a batch",

@@ -122,6 +122,7 @@ class Program:
 
     def free(self) -> None:
         """Give the code's memory back once the GPU is done with it; idempotent."""
+        self._passed = None
         self._free(self)
 
     @property
@@ -144,6 +145,8 @@ class Program:
         if (grid, block) == self._passed:
             return
         check_axes(self.name, grid, block)
+        if not self.address:
+            raise LaunchError(f"kernel {self.name} was freed", hint="load the code again")
         limits = self._limits.get(tuple(block)) or self._check_block(tuple(block))
         for axis in range(3):
             size = grid[axis]

@@ -183,6 +183,7 @@ class Channel:
     def check(self, queue: Any) -> None:
         """QueueError for a queue of another kind, or whose words are not all known."""
         queue.check_kind(self.kind)
+        queue.check_target(self.gpu.arch)
         if queue.bound is None and (queue.patches or queue.has_record_patches):
             raise QueueError(
                 f"queue {queue.name} has slots: submit it as a batch",

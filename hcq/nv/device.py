@@ -194,7 +194,7 @@ class Device(RawDevice):
 
 def _find(found: Driver, index: int) -> Any:
     cards = found.cards()
-    if not 0 <= index < len(cards):
+    if not isinstance(index, int) or not 0 <= index < len(cards):
         raise DeviceNotFound(
             f"no NV:{index}: {len(cards)} NVIDIA GPU(s) here",
             device=f"NV:{index}",

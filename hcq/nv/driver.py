@@ -17,7 +17,7 @@ from hcq.errors import DeviceOpenError, FallbackWarning, HcqError, missing_node
 from hcq.host import Host, Region
 from hcq.ioctl_defs import nv_escape, nv_uvm
 from hcq.ioctl_defs.nv_abi import Abi, abi_of, is_newer
-from hcq.nv.rm import ResourceManager
+from hcq.nv.rm import ResourceManager, carry_out
 from hcq.nv.uvm import UnifiedMemory
 from hcq.process import check as check_process
 
@@ -124,7 +124,7 @@ class Driver:
 def version_of(host: Host, fd: int) -> str:
     """The driver's version as it gives it."""
     args = nv_escape.CHECK_VERSION_STR.args(cmd=nv_escape.VERSION_QUERY)
-    host.ioctl(fd, nv_escape.CHECK_VERSION_STR, args)
+    carry_out(host, fd, nv_escape.CHECK_VERSION_STR, args)
     text = bytes(args.versionString).split(b"\0")[0]
     return text.decode("ascii", "replace").strip()
 
@@ -132,7 +132,7 @@ def version_of(host: Host, fd: int) -> str:
 def cards(host: Host, fd: int) -> list[Card]:
     """The GPUs behind an open control node."""
     args = nv_escape.CARD_INFO.args()
-    host.ioctl(fd, nv_escape.CARD_INFO, args)
+    carry_out(host, fd, nv_escape.CARD_INFO, args)
     found = []
     for card in args.cards:
         if card.valid:

@@ -170,14 +170,20 @@ def failure(notice: Notice, details: Details, scene: Scene, nearest: Any) -> Dev
     if not details.mmu and not details.sms:
         facts["detail"] = "the driver gave no details"
     who = _who(notice, scene)
-    is_known = about.endswith("its end") or " offset " in about
-    name = about.split(" (")[0]
     return GpuFault(
         f"GpuFault on {scene.device}: {who} {sentence}",
         device=scene.device,
         facts={**facts, **scene.facts()},
-        hint=(f"an index may reach past {name}; " if is_known else "") + RESTART,
+        hint=_suspicion(about) + RESTART,
     )
+
+
+def _suspicion(nearest: str) -> str:
+    name = nearest.split(" (")[0]
+    if ", freed at " in nearest:
+        return f"{name} was freed while still in use; "
+    is_known = nearest.endswith("its end") or " offset " in nearest
+    return f"an index may reach past {name}; " if is_known else ""
 
 
 def _who(notice: Notice, scene: Scene) -> str:
@@ -214,6 +220,7 @@ def _sentence(notice: Notice, details: Details) -> tuple[str, dict[str, object]]
         code = error.warp_error & faults.WARP_ERROR_MASK
         name = faults.WARP_ERRORS.get(code, f"error {code:#x}")
         return f"stopped with: {name}", {
+            **({"at": error.address} if error.address else {}),
             "pc": hex(error.pc),
             "address": hex(error.address),
             "sm": error.sm,

@@ -167,6 +167,7 @@ class Program:
 
     def free(self) -> None:
         """Give the code's memory back once the GPU is done with it; idempotent."""
+        self._passed = None
         self._free(self)
 
     # Launching.
@@ -176,6 +177,8 @@ class Program:
         if (grid, block) == self._passed:
             return
         check_axes(self.name, grid, block)
+        if not self.address:
+            raise LaunchError(f"kernel {self.name} was freed", hint="load the code again")
         if tuple(block) not in self._checked:
             self._check_block(tuple(block))
         for axis in range(3):

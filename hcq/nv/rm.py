@@ -76,9 +76,8 @@ class ResourceManager:
     ) -> Any:
         """Carry out a request and check its status; RmError, OutOfMemory, IoctlError."""
         try:
-            self.host.ioctl(self.fd if fd is None else fd, ioctl, args)
+            carry_out(self.host, self.fd if fd is None else fd, ioctl, args)
         except IoctlError as error:
-            error.hint = error.hint or _sandbox(error)
             error.facts.update(facts)
             raise
         status = getattr(args, "status", 0)
@@ -190,6 +189,15 @@ class ResourceManager:
 
 def _pointer(data: Any) -> int:
     return int(nv_rm.ffi.cast("uintptr_t", data))
+
+
+def carry_out(host: Host, fd: int, ioctl: Ioctl, args: Any) -> None:
+    """One request on any node; its IoctlError says when a sandbox may be why."""
+    try:
+        host.ioctl(fd, ioctl, args)
+    except IoctlError as error:
+        error.hint = error.hint or _sandbox(error)
+        raise
 
 
 def _sandbox(error: IoctlError) -> str | None:

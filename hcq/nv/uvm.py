@@ -11,7 +11,7 @@ from hcq.errors import IoctlError, OutOfMemory
 from hcq.host import Host
 from hcq.ioctl_defs import Ioctl, nv_escape, nv_uvm
 from hcq.ioctl_defs.nv_abi import Abi
-from hcq.nv.rm import RmError
+from hcq.nv.rm import RmError, carry_out
 
 
 class UnifiedMemory:
@@ -28,7 +28,7 @@ class UnifiedMemory:
 
     def _call(self, ioctl: Ioctl, on: int | None = None, **fields: Any) -> Any:
         args = ioctl.args(**fields)
-        self.host.ioctl(self.fd if on is None else on, ioctl, args)
+        carry_out(self.host, self.fd if on is None else on, ioctl, args)
         if args.rmStatus:
             name = nv_escape.status_name(args.rmStatus)
             text = f"{ioctl.name}: {name}; {ioctl.describe(args)}"
@@ -101,7 +101,7 @@ class UnifiedMemory:
         attributes = args.perGpuAttributes[0]
         attributes.gpuUuid = list(uuid)
         attributes.gpuMappingType = nv_uvm.MAPPING_READ_WRITE_ATOMIC
-        self.host.ioctl(self.fd, nv_uvm.MAP_EXTERNAL_ALLOCATION, args)
+        carry_out(self.host, self.fd, nv_uvm.MAP_EXTERNAL_ALLOCATION, args)
         if args.rmStatus:
             name = nv_escape.status_name(args.rmStatus)
             text = (

@@ -294,3 +294,21 @@ CALLS = [
 def test_a_wrong_kind_of_thing_is_a_typed_error(call, kind, text, device, host_buffer):
     with pytest.raises(kind, match=text):
         call(device, host_buffer)
+
+
+@pytest.mark.row("HCQ-04")
+@pytest.mark.refusal
+@pytest.mark.parametrize("kind", ["compute", "copy"])
+def test_queue_of_another_chip_is_refused(machine, kind):
+    from hcq import nv
+
+    machine(["gfx1100", "sm_90", "sm_86"])
+    with amd.open(0) as first, nv.open(0) as second, nv.open(1) as third:
+        for built, given in ((first, second), (second, first), (second, third)):
+            text = f"was built for {built.target}, the channel is of {given.target}"
+            queue = built.queue(kind).signal(0x10000, 1)
+            with pytest.raises(QueueError, match=text):
+                given.submit(queue)
+            with pytest.raises(QueueError, match=text):
+                given.channels[kind].submit(queue)
+            given.synchronize()

@@ -257,3 +257,27 @@ def test_what_an_sm_met_comes_with_its_program_counter(code, text):
     assert f"stopped with: {text}" in str(error)
     assert error.facts["pc"] == "0x12345"
     assert error.facts["sm"] == 7
+
+
+@pytest.mark.row("NV-20")
+@pytest.mark.row("HCQ-12")
+def test_the_address_an_sm_stopped_at_is_translated():
+    error = told(13, Details([], [SmError(0, 0x0F, 4, 0x12345, 0x99002)]))
+    assert (error.facts["address"], error.facts["nearest"]) == ("0x99002", "near 0x99002")
+    none = told(13, Details([], [SmError(0, 0x08, 4, 0x12345, 0)]))
+    assert none.facts["nearest"] == "unknown"
+
+
+@pytest.mark.row("HCQ-12")
+@pytest.mark.parametrize(
+    ("nearest", "hint"),
+    [
+        ("w (64 bytes), 8 bytes past its end", "an index may reach past w; restart"),
+        ("w (64 bytes), freed at submission 3, offset 8", "w was freed while still in use; rest"),
+        ("no buffer near: w is the nearest, and far away", "restart the process"),
+    ],
+)
+def test_the_hint_follows_from_what_is_near(nearest, hint):
+    notice = Notice("compute0", 31, 5)
+    error = failure(notice, Details([MmuFault(0x1000, 2, 1)]), SCENE, lambda address: nearest)
+    assert error.hint.startswith(hint)

@@ -494,3 +494,31 @@ def test_ring_pushbuffer_and_userd_lie_in_video_memory_together(machine):
         assert channel.push.is_vram
         assert channel._userd.address == channel.ring.address + 0x8000
     device.close()
+
+
+@pytest.mark.row("NV-03")
+@pytest.mark.refusal
+@pytest.mark.parametrize(
+    "call",
+    [
+        "NV_ESC_CARD_INFO",
+        "NV_ESC_CHECK_VERSION_STR",
+        "UVM_INITIALIZE",
+        "UVM_REGISTER_GPU",
+        "UVM_MAP_EXTERNAL_ALLOCATION",
+    ],
+)
+def test_calls_of_every_node_name_the_sandbox_when_refused(machine, call):
+    machine("sm_90").refuse(call, errno.EPERM)
+    with pytest.raises(IoctlError, match=f"{call}: Operation not permitted") as caught:
+        nv.open(0)
+    assert "sandbox or container" in caught.value.hint
+
+
+@pytest.mark.row("NV-01")
+@pytest.mark.refusal
+@pytest.mark.parametrize("index", [-1, 1, 1.5, "0", None])
+def test_an_index_that_is_none_of_a_gpu_is_refused(machine, index):
+    machine("sm_90")
+    with pytest.raises(DeviceNotFound, match=rf"no NV:{index}: 1 NVIDIA GPU\(s\) here"):
+        nv.open(index)

@@ -52,3 +52,15 @@ def test_argument_ring_goes_round_and_every_launch_sees_its_own_values(device, c
 def test_wrong_number_of_arguments_is_refused(device, add):
     with pytest.raises(LaunchError, match="kernel add takes 4 arguments, got 1"):
         device.arguments(add[0], [1])
+
+
+@pytest.mark.refusal
+def test_freed_program_is_not_launched(device, add):
+    program, out, a, b = add
+    values = [out.address, a.address, b.address, 100]
+    device.launch(program, values, (1, 1, 1), (64, 1, 1))
+    program.free()
+    program.free()
+    with pytest.raises(LaunchError, match="kernel add was freed"):
+        device.launch(program, values, (1, 1, 1), (64, 1, 1))
+    device.synchronize()
