@@ -10,6 +10,7 @@ import numpy as np
 
 from sim.isa import state
 from sim.isa.jit import Jit
+from sim.isa.launch import starting_lanes
 from sim.isa.native import load_library
 from sim.isa.record import Record
 from sim.memory import GpuMemory
@@ -19,7 +20,7 @@ from sim.nv.sass.decode import chip_number
 from sim.nv.sass.instruction import Instruction, Operand
 from sim.nv.sass.interpret import Block as Shared
 from sim.nv.sass.interpret import Warp, execute
-from sim.nv.sass.launch import LaunchRecord, ThreadRecord, starting_lanes
+from sim.nv.sass.launch import LaunchRecord, ThreadRecord
 from sim.nv.sass.translate import Translator
 
 LANES = 32

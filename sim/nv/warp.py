@@ -10,40 +10,27 @@ classes' QMD headers.
 
 from __future__ import annotations
 
-import ctypes
-import threading
-import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
-from hcq.errors import SimFault
 from sim.isa import state
-from sim.isa.jit import Jit
+from sim.isa.executor import BaseExecutor, ExecutionFault
 from sim.isa.native import Library, load_library
+from sim.isa.native_launch import ACCESS, NativeLaunch
 from sim.memory import GpuMemory, PageFault
 from sim.nv.sass import frame
 from sim.nv.sass.kernels import Kernel, Kernels, explain
-from sim.nv.sass.launch import Lanes, LaunchRecord, ThreadRecord, starting_lanes
+from sim.nv.sass.launch import LaunchRecord, ThreadRecord
 from sim.nv.sass.semantics import all_semantics
 from sim.nv.sass.translate import WANTS_PART
 
-FIRST_SLICE = 8  # blocks before the clock is looked at
-SLICE_SECONDS = 0.005  # how long native code may run before Python looks at `stop`
-LONGEST_SLICE = 1 << 16  # blocks
-POLL_SECONDS = 0.0002  # between looks at `stop` while helpers finish
-HELPER_SECONDS = 0.0003  # work left that is worth waking a helper thread
 BRANCH_REACH = 1 << 16  # bytes behind known code where a table's targets may lie
 BRANCH_BANK = 2  # the constant bank that holds compilers' branch tables
 
-ACCESS = {state.READ: "read", state.WRITE: "write", state.EXECUTE: "execute"}
 KINDS = {
     state.FAULT_MEMORY: "memory", state.FAULT_LDS: "shared", state.FAULT_PRIVATE: "local",
     state.FAULT_MISALIGNED: "misaligned",
 }  # fmt: skip
-RUN_TYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
 
 @dataclass(frozen=True)
@@ -69,7 +56,7 @@ class Launch:
     sm: str
 
 
-class WarpFault(Exception):
+class WarpFault(ExecutionFault):
     """A warp did what hardware reports as a fault, or was stopped.
 
     kind: "memory", "illegal", "misaligned", "shared", "local" or "aborted"; address: the first
@@ -77,26 +64,12 @@ class WarpFault(Exception):
     "execute"; pc: address of the instruction.
     """
 
-    def __init__(self, kind: str, address: int, access: str, pc: int, text: str) -> None:
-        super().__init__(text)
-        self.kind = kind
-        self.address = address
-        self.access = access
-        self.pc = pc
-        self.text = text
 
+class Executor(BaseExecutor[Launch]):
+    """Executes launches of one simulated GPU. run() raises WarpFault."""
 
-def never() -> bool:
-    """The stop callback of a launch that nobody wants to stop."""
-    return False
-
-
-class Executor:
-    """Executes launches of one simulated GPU.
-
-    threads: host threads, the caller's included. interpret: the numpy interpreter instead of
-    native code. cache_directory: where translated kernels are kept between processes.
-    """
+    wave = "warp"
+    launch = "launch"
 
     def __init__(
         self,
@@ -106,84 +79,39 @@ class Executor:
         interpret: bool = False,
         cache_directory: str | None = None,
     ) -> None:
-        self.memory = memory
-        self.interpret = interpret
-        self.jit = Jit(cache_directory)
+        super().__init__(
+            memory, threads=threads, interpret=interpret, cache_directory=cache_directory
+        )
         all_semantics()  # now: a launch may come while the process ends and imports fail
-        self.counters = {"warps": 0, "instructions": 0, "launches": 0}
-        self._kernels = Kernels(memory, self.jit)
-        self._library: tuple[Library, Any] | None = None
-        self._lanes: dict[tuple[int, int, int], Lanes] = {}
-        self._launch = LaunchRecord()
-        self._records = [ThreadRecord(number) for number in range(max(1, threads))]
-        self._pool: ThreadPoolExecutor | None = None
-        self._lock = threading.Lock()
+        self.kernels = Kernels(memory, self.jit)
+        self.launch_record = LaunchRecord()  # one launch runs at a time
+        self.records = [ThreadRecord(number) for number in range(self.threads)]
 
-    def run(self, launch: Launch, stop: Callable[[], bool] = never) -> None:
-        """Run every block; WarpFault when a warp faults or stop() asks to end."""
-        with self._lock, self.memory.in_use():
-            self.counters["launches"] += 1
-            if 0 in launch.grid or 0 in launch.block:
-                return
-            if self.interpret:
-                self._interpret(launch, stop)
-            else:
-                _Run(self, launch, stop).run()
+    def is_empty(self, launch: Launch) -> bool:
+        """Whether there is no thread."""
+        return 0 in launch.grid or 0 in launch.block
 
-    def close(self) -> None:
-        """Let the helper threads go."""
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
+    def load_library(self, width: int) -> Library:
+        """The native library, which refuses what this hardware refuses."""
+        return load_library(self.jit, width, strict=True)
 
-    # --- shared with _Run
+    def run_native(self, launch: Launch, stop: Callable[[], bool]) -> None:
+        """Run translated code; WarpFault."""
+        _Run(self, launch, stop).run()
 
-    def kernels(self) -> Kernels:
-        """The translated kernels."""
-        return self._kernels
-
-    def launch_record(self) -> LaunchRecord:
-        """The record that all threads share: one launch runs at a time."""
-        return self._launch
-
-    def records(self) -> list[ThreadRecord]:
-        """One record per thread; the caller's is the first."""
-        return self._records
-
-    def library(self) -> tuple[Library, Any]:
-        """The native library, and its `run` as a callable."""
-        if self._library is None:
-            library = load_library(self.jit, 32, strict=True)
-            self._library = library, RUN_TYPE(library.run)
-        return self._library
-
-    def lanes(self, block: tuple[int, int, int]) -> Lanes:
-        """Initial thread numbers, kept since most launches share a few shapes."""
-        if block not in self._lanes:
-            self._lanes[block] = starting_lanes(block)
-        return self._lanes[block]
-
-    def helper(self, work: Callable[[], None]) -> Future[None]:
-        """Run work on a helper thread."""
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(
-                max_workers=len(self._records), thread_name_prefix="sim-warp"
-            )
-        return self._pool.submit(work)
-
-    def _interpret(self, launch: Launch, stop: Callable[[], bool]) -> None:
+    def run_interpreted(self, launch: Launch, stop: Callable[[], bool]) -> None:
+        """Run in the interpreter; WarpFault."""
         from sim.nv.sass import interpret
 
         try:
-            kernel = self._kernels.at(launch.code, launch.sm)
+            kernel = self.kernels.at(launch.code, launch.sm)
             check_constants(kernel, launch)
             counts = interpret.run_grid(self.memory, launch, self.lanes(launch.block), stop)
         except interpret.BadAccess as bad:
             raise WarpFault(bad.kind, bad.address, bad.access, bad.pc, str(bad)) from None
         except interpret.Stopped as stopped:
             raise WarpFault("aborted", launch.code, "", launch.code, str(stopped)) from None
-        self.counters["warps"] += counts[0]
-        self.counters["instructions"] += counts[1]
+        self.count(*counts)
 
 
 def check_constants(kernel: Kernel, launch: Launch) -> None:
@@ -200,21 +128,22 @@ def check_constants(kernel: Kernel, launch: Launch) -> None:
             )  # fmt: skip
 
 
-class _Run:
+class _Run(NativeLaunch[Kernel, ThreadRecord]):
     """One launch while native code runs it."""
 
+    fault = WarpFault
+
     def __init__(self, executor: Executor, launch: Launch, stop: Callable[[], bool]) -> None:
-        self._executor = executor
+        self._library, call = executor.library(32)
+        super().__init__(executor, launch.code, executor.launch_record, call, stop)
+        self._memory = executor.memory
+        self._kernels = executor.kernels
+        self._records = executor.records
         self._shape = launch
-        self._stop = stop
         self._lanes = executor.lanes(launch.block)
-        self._launch = executor.launch_record()
-        self._library, self._call = executor.library()
-        self._kernel = self._find_kernel()
-        self._launch.prepare(launch, self._lanes, max(launch.registers, 1))
-        self._faulted: list[ThreadRecord] = []
-        self._errors: list[WarpFault] = []
-        self._retranslate = threading.Lock()
+        self._kernel = self.find_kernel(lambda: self._kernels.at(launch.code, launch.sm))
+        self._shared = executor.launch_record
+        self._shared.prepare(launch, self._lanes, max(launch.registers, 1))
 
     def run(self) -> None:
         """Run to the end; WarpFault."""
@@ -222,38 +151,19 @@ class _Run:
         check_constants(self._kernel, self._shape)
         self._copy_banks()
         self._translate(self._lanes.kinds)
-        records = self._executor.records()
-        helpers: list[Future[None]] = []
-        used = [records[0]]
-        self._prepare(records[0])
-        try:
-            self._caller(records, used, helpers)
-        finally:
-            if not self._is_done:
-                self._launch.set(state.STOP, 1)
-            for helper in helpers:
-                helper.result()
-            for record in used:
-                self._executor.counters["warps"] += record.get(state.WAVE_COUNT)
-                self._executor.counters["instructions"] += record.get(state.INSTRUCTIONS)
-        if self._errors:
-            raise self._errors[0]
-        if self._faulted:
-            raise self._fault(self._faulted[0])
+        self.run_with(self._records)
 
-    # --- before
+    def prepare(self, record: ThreadRecord) -> None:
+        """Fill a thread's record."""
+        record.prepare(self._shape, self._shared, self._memory.table_pointer, self._library)
 
-    def _find_kernel(self) -> Kernel:
-        launch = self._shape
-        try:
-            return self._executor.kernels().at(launch.code, launch.sm)
-        except PageFault as fault:
-            raise WarpFault(
-                "memory", fault.address, "execute", fault.address, str(fault)
-            ) from None
-        except SimFault as fault:
-            code = launch.code
-            raise WarpFault("illegal", code, "execute", code, str(fault)) from None
+    def translate_more(self, target: int) -> None:
+        """Lanes parted or met for the first time, or went to code not translated yet. PageFault."""
+        if target != WANTS_PART:
+            self._memory.check(target, 16, "execute")
+            targets = {target - self._shape.code, *self._branch_table()}
+            self._kernel = self._kernels.add_targets(self._kernel, targets)
+        self._translate(frozenset({True, False}))
 
     def _check_registers(self) -> None:
         have, used, code = self._shape.registers, self._kernel.register_count, self._shape.code
@@ -266,97 +176,17 @@ class _Run:
 
     def _copy_banks(self) -> None:
         try:
-            self._launch.copy_banks(self._shape, self._executor.memory)
+            self._shared.copy_banks(self._shape, self._memory)
         except PageFault as fault:
             code = self._shape.code
             raise WarpFault("memory", fault.address, "read", code, str(fault)) from None
 
     def _translate(self, kinds: frozenset[bool]) -> None:
-        kernels = self._executor.kernels()
+        kernels = self._kernels
         for kind, at in ((True, state.FULL_CODE), (False, state.PART_CODE)):
             known = kind in self._kernel.functions
             if kind in kinds or known:
-                self._launch.set(at, kernels.function(self._kernel, full=kind))
-
-    def _prepare(self, record: ThreadRecord) -> None:
-        record.prepare(
-            self._shape, self._launch, self._executor.memory.table_pointer, self._library
-        )
-
-    # --- while it runs
-
-    @property
-    def _is_done(self) -> bool:
-        done = self._launch.get(state.NEXT_GROUP) >= self._launch.total
-        return done and not self._faulted and not self._errors
-
-    def _caller(
-        self, records: list[ThreadRecord], used: list[ThreadRecord], helpers: list[Future[None]]
-    ) -> None:
-        """The calling thread's part: it also asks `stop` and wakes helpers."""
-        started = now = time.perf_counter()
-        blocks = FIRST_SLICE
-        while self._step(records[0], blocks):
-            if self._stop():
-                self._abort()
-                return
-            before, now = now, time.perf_counter()
-            if now - before < SLICE_SECONDS:
-                blocks = min(2 * blocks, LONGEST_SLICE)
-            taken = max(1, min(self._launch.get(state.NEXT_GROUP), self._launch.total))
-            left = (self._launch.total - taken) * (now - started) / taken
-            while left > HELPER_SECONDS and len(used) < len(records):
-                record = records[len(used)]
-                self._prepare(record)
-                used.append(record)
-                helpers.append(self._executor.helper(partial(self._helper, record)))
-        while not all(helper.done() for helper in helpers):
-            if self._stop():
-                self._abort()
-                return
-            time.sleep(POLL_SECONDS)
-
-    def _helper(self, record: ThreadRecord) -> None:
-        while self._step(record, 1 << 30):
-            pass
-
-    def _step(self, record: ThreadRecord, blocks: int) -> bool:
-        """Run native code for a slice; whether there is more to do."""
-        record.set(state.SLICE, blocks)
-        result = self._call(record.address)
-        if result == state.SLICED:
-            return True
-        if result == state.WANTS_CODE:
-            return self._add_code(record)
-        if result == state.FAULTED:
-            self._faulted.append(record)
-            self._launch.set(state.STOP, 1)
-        return False
-
-    def _abort(self) -> None:
-        self._launch.set(state.STOP, 1)
-        code = self._shape.code
-        self._errors.append(
-            WarpFault("aborted", code, "", code, f"the kernel at {code:#x} was stopped")
-        )
-
-    def _add_code(self, record: ThreadRecord) -> bool:
-        """Lanes parted or met for the first time, or went to code that is not translated yet."""
-        target = record.warp_word(state.JUMP)
-        with self._retranslate:
-            if target != WANTS_PART:
-                try:
-                    self._executor.memory.check(target, 16, "execute")
-                except PageFault as fault:
-                    self._errors.append(
-                        WarpFault("memory", fault.address, "execute", target, str(fault))
-                    )
-                    self._launch.set(state.STOP, 1)
-                    return False
-                targets = {target - self._shape.code, *self._branch_table()}
-                self._kernel = self._executor.kernels().add_targets(self._kernel, targets)
-            self._translate(frozenset({True, False}))
-        return True
+                self._shared.set(at, kernels.function(self._kernel, full=kind))
 
     def _branch_table(self) -> set[int]:
         """Likely targets of computed branches: what the compiler's tables hold, all at once."""
@@ -367,7 +197,7 @@ class _Run:
         if not bases or len(constants) <= BRANCH_BANK or constants[BRANCH_BANK] is None:
             return set()
         address, size = constants[BRANCH_BANK] or (0, 0)
-        data = self._executor.memory.read(address, size & ~3)
+        data = self._memory.read(address, size & ~3)
         words = memoryview(data).cast("i")
         places = {base + word for word in words for base in bases}
         return {
@@ -375,9 +205,8 @@ class _Run:
             if low <= place < high + BRANCH_REACH and place % 16 == 0
         }  # fmt: skip
 
-    # --- after
-
-    def _fault(self, record: ThreadRecord) -> WarpFault:
+    def fault_of(self, record: ThreadRecord) -> WarpFault:
+        """What the warp met."""
         offset = frame.place_of_fault(record.get(state.FAULT_PC))
         pc, address = self._shape.code + offset, record.get(state.FAULT_ADDRESS)
         kind = record.get(state.FAULT)

@@ -27,7 +27,8 @@ from sim.nv.sass.operands import INSTRUCTION_SIZE
 from sim.nv.sass.semantics import NO_EFFECT, lookup
 
 if TYPE_CHECKING:
-    from sim.nv.sass.launch import Lanes, Shape
+    from sim.isa.launch import Lanes
+    from sim.nv.sass.launch import Shape
 
 STOP_EVERY = 256  # instructions between looks at stop()
 PATIENCE = 25  # backward branches before other lanes get a turn
@@ -290,9 +291,7 @@ def _step(warp: Warp, reader: CodeReader, code: dict[int, Instruction]) -> None:
         bad.pc = pc
         raise
     except PageFault as fault:
-        raise _located(
-            BadAccess("memory", fault.address, fault.access, str(fault)), pc
-        ) from None
+        raise _located(BadAccess("memory", fault.address, fault.access, str(fault)), pc) from None
     except SimFault as fault:
         raise _located(BadAccess("illegal", pc, "execute", str(fault)), pc) from None
 

@@ -6,20 +6,15 @@ and the shared and local windows: NVIDIA open-gpu-doc, the compute classes' QMD 
 
 from __future__ import annotations
 
-import struct
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
-
-from hcq.bits import align
 from sim.isa import state
+from sim.isa.launch import Lanes, SharedRecord, ThreadMemory
 from sim.isa.native import Library
-from sim.isa.record import Record, aligned
+from sim.isa.record import Record
 from sim.memory import GpuMemory
 from sim.nv.sass import frame
 
-LAUNCH = struct.Struct("<16Q")
 BANKS = 18
 RESERVED_SHARED = 0x400  # bytes at the start of a block's shared memory that the system keeps
 LOCAL_TOP = 1 << 24  # local addresses end here: the stack pointer starts near it
@@ -60,45 +55,13 @@ def shared_size(shape: Shape) -> int:
     return max(0, shape.shared_bytes - RESERVED_SHARED)
 
 
-@dataclass(frozen=True)
-class Lanes:
-    """What the warps of every block start with: thread numbers, and which lanes exist."""
-
-    ids: np.ndarray[Any, np.dtype[np.uint32]]  # (warps, 32): x, y << 10, z << 20; 64-byte aligned
-    masks: np.ndarray[Any, np.dtype[np.uint64]]  # (warps,)
-    kinds: frozenset[bool]  # of the warps there are: with all lanes (True), with fewer (False)
-
-    @property
-    def count(self) -> int:
-        """Warps of one block."""
-        return len(self.masks)
-
-
-def starting_lanes(block: tuple[int, int, int]) -> Lanes:
-    """Threads in order, x first, 32 to a warp."""
-    x, y, z = block
-    total = x * y * z
-    count = -(-total // 32)
-    ids = aligned(count * 128).view(np.uint32).reshape(count, 32)
-    thread = np.arange(count * 32, dtype=np.uint32)
-    packed = thread % x | thread // x % y << 10 | thread // (x * y) << 20
-    ids[:] = packed.reshape(count, 32)
-    left = [min(32, total - first) for first in range(0, total, 32)]
-    masks = np.array([(1 << lanes) - 1 for lanes in left], dtype=np.uint64)
-    return Lanes(ids, masks, frozenset(lanes == 32 for lanes in left))
-
-
-class LaunchRecord(Record):
+class LaunchRecord(SharedRecord):
     """The record that all threads of one launch share; used again for the next one."""
 
     def __init__(self) -> None:
-        super().__init__(state.LAUNCH_SIZE)
-        self._template = Record(512)
+        super().__init__()
         self._banks = Record(24 * BANKS)
         self._copies: list[Record] = []
-        self.stride = 0
-        self.total = 0
-        self.scratch_size = 0
 
     @property
     def banks(self) -> int:
@@ -107,15 +70,10 @@ class LaunchRecord(Record):
 
     def prepare(self, shape: Shape, lanes: Lanes, registers: int) -> None:
         """Describe a launch: no block taken yet, code addresses not known yet."""
-        self.stride = align(frame.record_size(registers), 64)
-        x, y, z = shape.grid
-        self.total = x * y * z
-        self.scratch_size = shape.local_bytes * 32
         places = (frame.BLOCK_ID, frame.BLOCK_ID + 1, frame.BLOCK_ID + 2)
-        LAUNCH.pack_into(
-            self.view, 0, 0, 0, self.total, x, y, lanes.count, self.stride,
-            self._template.address, int(lanes.ids.ctypes.data), int(lanes.masks.ctypes.data),
-            *places, 0, 0, self.scratch_size,
+        self.describe(
+            shape.grid, lanes, places,
+            wave_size=frame.record_size(registers), scratch_size=shape.local_bytes * 32,
         )  # fmt: skip
 
     def copy_banks(self, shape: Shape, memory: GpuMemory) -> None:
@@ -134,27 +92,17 @@ class LaunchRecord(Record):
                 self._banks.set(24 * number + 8 * at, value)
 
 
-class ThreadRecord(Record):
+class ThreadRecord(ThreadMemory):
     """What one host thread needs to run blocks: warps, shared memory, counters."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(state.THREAD_SIZE)
-        self.number = number
-        self._shared = Record(LARGEST_SHARED)
-        self._warps = Record(64)
-        self._table: tuple[int, ...] = ()
-        self.set(state.LDS, self._shared.address)
+        super().__init__(number, LARGEST_SHARED)
         self.set(state.STRICT_LDS, 1)
 
     def prepare(self, shape: Shape, launch: LaunchRecord, table: int, library: Library) -> None:
         """Make ready for a launch; counters start at zero."""
-        warps = launch.get(state.WAVES)
-        size = launch.stride * warps
-        if len(self._warps.view) < size:
-            self._warps = Record(size)
-        local = shape.local_base + self.number * warps * launch.scratch_size
+        local = shape.local_base + self.scratch_offset(launch)
         fields = {
-            state.WAVES_AT: self._warps.address, state.LAUNCH: launch.address,
             state.TABLE: table, state.LDS_SIZE: shared_size(shape), state.CODE: shape.code,
             state.BANKS: launch.banks, state.SHARED_APERTURE: shape.shared_window >> 32,
             state.PRIVATE_APERTURE: shape.local_window >> 32,
@@ -163,22 +111,10 @@ class ThreadRecord(Record):
             state.PRIVATE_START: LOCAL_TOP - shape.local_bytes, state.PRIVATE_END: LOCAL_TOP,
             state.STARTED: 0,
         }  # fmt: skip
-        for field, value in fields.items():
-            self.set(field, value)
-        cleared = state.INSTRUCTIONS, state.WAVE_COUNT, state.FAULT, state.ACTIVE, state.SEEN_TABLE
-        for field in cleared:
-            self.set(field, 0)
-        if self._table is not library.table:
-            self._table = library.table
-            for index, address in enumerate(library.table):
-                self.set(state.FUNCTIONS + 8 * index, address)
+        self.begin(launch, library, fields)
 
     def in_shared(self, address: int) -> int:
         """A host address in the block's shared memory as an offset; any other as it is."""
-        start = self._shared.address
+        start = self.lds.address
         inside = start <= address < start + LARGEST_SHARED
         return address - start if inside else address
-
-    def warp_word(self, offset: int) -> int:
-        """A u64 of the record of the warp that ran last."""
-        return self._warps.get(self.get(state.WAVE) - self.get(state.WAVES_AT) + offset)
