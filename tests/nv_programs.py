@@ -341,6 +341,17 @@ INNER:
   ld.shared.v4.u32 {%r5, %r6, %r7, %r8}, [%r4];
   mad.wide.u32 %l2, %thread, 16, %out;
   st.global.v4.u32 [%l2], {%r5, %r6, %r7, %r8};""",
+    "filled_copy": """
+  .shared .align 16 .b8 room[2048];
+  mov.u32 %r1, room;
+  mad.lo.u32 %r2, %thread, 16, %r1;
+  mad.wide.u32 %l1, %thread, 16, %a;
+  rem.u32 %r3, %thread, 17;
+  cp.async.cg.shared.global [%r2], [%l1], 16, %r3;
+  cp.async.wait_all;
+  ld.shared.v4.u32 {%r5, %r6, %r7, %r8}, [%r2];
+  mad.wide.u32 %l2, %thread, 16, %out;
+  st.global.v4.u32 [%l2], {%r5, %r6, %r7, %r8};""",
     "bad_store": """
   setp.ne.u32 %p1, %thread, 5;
   @%p1 bra FINE;

@@ -18,7 +18,7 @@ from sim.isa.value import BOOL, I8, I16, I32, U8, U16, U32, U64, Value, where
 from sim.nv.sass import frame
 from sim.nv.sass.access import NANS, Access, is_indexed
 from sim.nv.sass.emit_registers import EmitRegisters
-from sim.nv.sass.instruction import ZERO_REGISTER, Instruction, Operand
+from sim.nv.sass.instruction import TRUE_PREDICATE, ZERO_REGISTER, Instruction, Operand
 from sim.nv.sass.memory_ops import AtomicOp, MemoryOp, atomic_of, describe
 
 Extra = Callable[[str, str], None]  # adds a function to the module: (name, text)
@@ -313,19 +313,43 @@ class MemoryEmitter:
 
     def _copy(self, x: Access, operation: MemoryOp) -> None:
         """Global to shared memory. It is done at once; waiting for it has nothing to do."""
-        guard, filled = x.guard, x.guard
-        if x.flags and not (x.flags[0].index == 7 and not x.flags[0].inv):
-            guard = x.flag(0) if guard is None else guard & x.flag(0)
-        bits = self.registers.allowed_bits(guard)
-        if x.has("ZFILL"):  # Guess: lanes whose predicate does not hold store zeros
-            for part in range(operation.count):
-                self.write_staging(4 + part, own(x.number(U32, 0)))
+        everyone = x.guard
+        chosen = everyone
+        if x.flags and not (x.flags[0].index == TRUE_PREDICATE and not x.flags[0].inv):
+            chosen = x.flag(0) if everyone is None else everyone & x.flag(0)
         kind, register, base = self._address(x, x.data[1], "global")
-        self._move(x, (f"{kind}_load_{operation.bits}", register, base), bits, self.staging(4))
-        if x.has("ZFILL"):
-            bits = self.registers.allowed_bits(filled)
+        to = self._address(x, x.data[0], "shared")
+        if not x.has("ZFILL"):
+            bits = self.registers.allowed_bits(chosen)
+            place = (f"{kind}_load_{operation.bits}", register, base)
+            self._move(x, place, bits, self.staging(4))
+            place = (f"{to[0]}_store_{operation.bits}", *to[1:])
+            self._move(x, place, bits, self.staging(4))
+            return
+        self._filled_copy(x, operation, base, (chosen, everyone))
+
+    def _filled_copy(
+        self, x: Access, operation: MemoryOp, base: str, lanes: tuple[Value | None, Value | None]
+    ) -> None:
+        """As many bytes at the end as the address says in its low bits are zeros."""
+        memory = x.data[1]
+        if memory.base is None or memory.base.index == ZERO_REGISTER:
+            raise x.refuse("without an address register")
+        size = operation.bits // 8
+        low = x.word(memory.base)
+        kept = size - (low & (size - 1))
+        for part in range(operation.count):
+            self.write_staging(4 + part, own(x.number(U32, 0)))
+        register = self.write_staging(0, own(low & ~(size - 1)))
+        self.write_staging(1, own(x.word(memory.base, 1)))
+        place = (f"global_load_{operation.bits}", register, base)
+        self._move(x, place, self.registers.allowed_bits(lanes[0]), self.staging(4))
+        for part in range(operation.count):
+            word = self.read_staging(4 + part)
+            self.write_staging(4 + part, own(word & kept_bytes(kept, part)))
         kind, register, base = self._address(x, x.data[0], "shared")
-        self._move(x, (f"{kind}_store_{operation.bits}", register, base), bits, self.staging(4))
+        place = (f"{kind}_store_{operation.bits}", register, base)
+        self._move(x, place, self.registers.allowed_bits(lanes[1]), self.staging(4))
 
     def _query(self, x: Access, _: MemoryOp) -> None:
         """Whether a generic address lies in a space."""
@@ -377,6 +401,14 @@ class MemoryEmitter:
         spread = value.spread()
         self.emitter.line(f"store {spread.kind} {spread.text}, ptr {pointer}, align 64")
         return pointer
+
+
+def kept_bytes(kept: Value, part: int) -> Value:
+    """The mask of a word of which the first `kept` bytes, counted from word 0, stay."""
+    over = kept.bits(I32) - 4 * part
+    some = (kept.constant(U32, 1) << ((over.bits(U32) & 3) << 3)) - 1
+    some = where(over > 3, 0xFFFF_FFFF, some)
+    return where(over > 0, some, 0)
 
 
 def _pc(instruction: Instruction) -> int:

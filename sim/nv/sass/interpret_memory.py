@@ -260,8 +260,11 @@ def _copy(x: Access, operation: MemoryOp, warp: Warp) -> None:
     flag = warp.bits(x.flag(0)) if x.flags else np.ones(LANES, np.bool_)
     size = operation.bits // 8
     for lane in _lanes(x, warp):
+        # With ZFILL the low bits of the address say how many bytes at the end are zeros.
+        rest = source[lane] % size if x.has("ZFILL") else 0
         if flag[lane]:
-            data = Space(warp, "global").read(lane, source[lane], size)
+            data = Space(warp, "global").read(lane, source[lane] - rest, size)
+            data = data[: size - rest] + bytes(rest)
         elif x.has("ZFILL"):
             data = bytes(size)
         else:

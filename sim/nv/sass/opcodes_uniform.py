@@ -41,7 +41,7 @@ UBREV | u0be/14 | | U16 | B.n |
 USGXT | u09a/14 | | U16 | A.n B.n | W@75 unsigned@73
 UBMSK | u09b/14 | | U16 | A.n B.n | W@75
 UFFMA | u055/124 | >=100 | U16 | A.f B.f C.f | flush@76+80 rnd@78 SAT@77
-UI2F | u05a/1 | >=100 | U16 | B.n | ui2f@75 uint32@74+85+84,1 rnd@78
+UI2F | u05a/14 | >=100 | U16 | B.n | ui2f@75 uint32@74+85+84,1 rnd@78
 UI2FP | u05e/1 | >=100 | U16 | B.n | i2fp@75 int32@74+85+84,1 rz@78
 UPLOP3 | 89c | | Q81 Q84 | Q!87 Q!77 Q!68 T64 #16+8 | LUT
 VOTEU | 886 | | U16 Q81 | P!87 | vote@72

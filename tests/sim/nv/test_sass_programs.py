@@ -222,6 +222,13 @@ def test_asynchronous_copies(program):
     np.testing.assert_array_equal(got, data.reshape(64, 2, 4)[:, ::-1])
 
 
+def test_asynchronous_copies_of_a_part_end_in_zeros(program):
+    data = RNG.integers(1, 255, (128, 16)).astype(np.uint8)
+    got = np.frombuffer(run(program, "filled_copy", data), np.uint8)[: 128 * 16].reshape(128, 16)
+    kept = np.arange(16) < (np.arange(128) % 17)[:, None]
+    np.testing.assert_array_equal(got, np.where(kept, data, 0))
+
+
 # --- matrices
 
 
