@@ -155,7 +155,10 @@ def _check_parts(host: Host, version: str) -> None:
     path = nv_escape.UVM_MODULE_VERSION_FILE
     if not host.exists(path):
         return
-    other = host.read(path).decode("ascii", "replace").strip()
+    try:
+        other = host.read(path).decode("ascii", "replace").strip()
+    except OSError:  # hidden in some sandboxes; then the calls themselves tell
+        return
     if other != version:
         raise DeviceOpenError(
             f"the kernel modules are of unequal version: nvidia {version}, nvidia_uvm {other}",

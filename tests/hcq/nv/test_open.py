@@ -522,3 +522,9 @@ def test_an_index_that_is_none_of_a_gpu_is_refused(machine, index):
     machine("sm_90")
     with pytest.raises(DeviceNotFound, match=rf"no NV:{index}: 1 NVIDIA GPU\(s\) here"):
         nv.open(index)
+
+
+@pytest.mark.row("NV-03")
+def test_a_version_file_that_may_not_be_read_is_done_without(machine):
+    machine("sm_90").deny(nv_escape.UVM_MODULE_VERSION_FILE, errno.EACCES)
+    nv.open(0).close()
