@@ -1,16 +1,12 @@
-"""The register files as translated code keeps them: values within a block, memory between.
+"""The register files of one wave as translated code keeps them.
 
-Every register has a home in the wave record. Inside a block its latest value is
-kept as an LLVM value; a store to its home is written only if somebody reads it
-there: a library call, a later block that needs it. Which stores those are is
-known when all blocks are written, so a definition leaves a *pending store* and
-`settle` turns it into text or drops it.
+Scalars live as words in the wave record, by operand code; VGPRs behind them, a row each.
+Scalar registers that hold all ones are known, so that masks vanish from straight code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from sim.amd.rdna.cfg import EXEC, M0, TTMP, VCC
 from sim.amd.rdna.mode import KEEP_DENORMALS
@@ -18,7 +14,8 @@ from sim.amd.rdna.relative import SGPR_COUNT
 from sim.isa import state
 from sim.isa.emitter import Emitter
 from sim.isa.llvm_value import LlvmValue, own
-from sim.isa.value import BOOL, U32, U64, Type, Value
+from sim.isa.register_homes import RegisterHomes
+from sim.isa.value import BOOL, U32, U64, Value
 
 SCC = 128  # register keys: 0..127 scalars by operand code, then SCC, VGPR n at 256 + n
 FIRST_VGPR = 256
@@ -30,28 +27,15 @@ INDEXED = {  # registers that M0 can choose
 }
 
 
-@dataclass
-class PendingStore:
-    """A store to a register's home, to become line `line` of the function if needed."""
-
-    line: int
-    text: str
-    needed: bool = False
-
-
-class EmitRegisters:
+class EmitRegisters(RegisterHomes):
     """Registers of one block while it is translated. Satisfies operands.Registers."""
 
     def __init__(self, emitter: Emitter, full: Iterable[int]) -> None:
-        self.emitter = emitter
+        super().__init__(emitter)
         self.width = emitter.width
         self.full = set(full)  # scalar registers that hold all ones
         self.denormals = KEEP_DENORMALS  # MODE.denorm
-        self.uses: set[int] = set()  # read from their home before the block writes them
-        self.writes: set[int] = set()
-        self._values: dict[int, str] = {}
-        self._last: dict[int, PendingStore | None] = {}
-        self._stores: list[PendingStore] = []
+        self._row = f"<{self.width} x i32>"
         self._mask = U32 if self.width == 32 else U64
 
     # --- the protocol
@@ -64,7 +48,7 @@ class EmitRegisters:
 
     def set_scc(self, value: Value) -> None:
         """Replace SCC."""
-        self._define(SCC, _text(value.to(U32)), "i32")
+        self._define(SCC, _text(value.to(U32)))
 
     def exec_mask(self) -> LlvmValue:
         """EXEC as BOOL lanes; the uniform `true` while every lane is known to be active."""
@@ -75,31 +59,26 @@ class EmitRegisters:
     def read(self, kind: str, index: int) -> LlvmValue:
         """One dword register."""
         if kind == "vgpr":
-            return self._value(U32, self._vector(index), lanes=True)
+            return self._value(U32, self._fetch(FIRST_VGPR + index), lanes=True)
         return self._value(U32, self._scalar(scalar_key(kind, index)), lanes=False)
 
     def write(self, kind: str, index: int, value: Value, mask: Value | None) -> None:
         """Write one dword; lanes outside mask keep the old value."""
         if kind != "vgpr":
-            self._define(scalar_key(kind, index), _text(value), "i32")
+            self._define(scalar_key(kind, index), _text(value))
             return
         new = value
         if mask is not None and _text(mask) not in ("true", "splat (i1 true)"):
-            new = mask.select(value, self._old(index))
+            new = mask.select(value, self._old(FIRST_VGPR + index))
         if isinstance(new, LlvmValue):
             new = new.spread()
-        self._define(FIRST_VGPR + index, _text(new), f"<{self.width} x i32>")
-
-    def constant(self, target: Type, number: float) -> LlvmValue:
-        """A uniform value."""
-        return self._value(U32, "0", lanes=False).constant(target, number)
+        self._define(FIRST_VGPR + index, _text(new))
 
     def read_at(self, kind: str, number: Value) -> LlvmValue:
         """The register with a uniform number; register 0 beyond the last."""
         pointer, _ = self._indexed(kind, number)
         if kind == "vgpr":
-            row = f"<{self.width} x i32>"
-            text = self.emitter.effect(f"load {row}, ptr {pointer}, align 64")
+            text = self.emitter.effect(f"load {self._row}, ptr {pointer}, align 64")
             return self._value(U32, text, lanes=True)
         return self._value(U32, self.emitter.effect(f"load i32, ptr {pointer}"), lanes=False)
 
@@ -112,8 +91,7 @@ class EmitRegisters:
         align = 64 if kind == "vgpr" else 4
         self.emitter.line(f"store {new.kind} {new.text}, ptr {pointer}, align {align}")
         for key in INDEXED[kind]:
-            self._values.pop(key, None)
-            self._last[key] = None
+            self._lose(key)
             self.full.discard(key)
 
     def _indexed(self, kind: str, number: Value) -> tuple[str, LlvmValue]:
@@ -170,82 +148,16 @@ class EmitRegisters:
         shifted = emitter.pure(f"shl i64 {top}, 32")
         return emitter.pure(f"or i64 {wide}, {shifted}")
 
-    def home(self, key: int) -> str:
-        """A pointer to where a register lives."""
-        return self.emitter.pure(f"getelementptr i8, ptr %w, i64 {home_offset(key, self.width)}")
-
-    def expose(self, keys: Iterable[int]) -> None:
-        """A call reads these homes: what was written before must be there."""
-        for key in keys:
-            pending = self._last.get(key)
-            if pending is not None:
-                pending.needed = True
-            elif key not in self.writes:
-                self.uses.add(key)
-
-    def overwrite(self, keys: Iterable[int], *, whole: bool) -> None:
-        """A call writes these homes; not `whole`: some lanes keep what was there."""
-        keys = list(keys)
-        if not whole:
-            self.expose(keys)
-        for key in keys:
-            self._values.pop(key, None)
-            self._last[key] = None
-            self.writes.add(key)
-
-    def forget_vectors(self) -> None:
-        """Across a call vectors are kept in their homes only: no host register survives it."""
-        for key in [key for key in self._values if key >= FIRST_VGPR]:
-            del self._values[key]
-
-    def settle(self, live: set[int]) -> list[PendingStore]:
-        """At the block's end: pending stores that are needed, given what lives on."""
-        for key, pending in self._last.items():
-            if pending is not None and key in live:
-                pending.needed = True
-        return [pending for pending in self._stores if pending.needed]
+    def place(self, key: int) -> tuple[int, str, int]:
+        """A register's home: its offset in the wave record, LLVM type and alignment."""
+        if key >= FIRST_VGPR:
+            return home_offset(key, self.width), self._row, 64
+        return home_offset(key, self.width), "i32", 4
 
     # --- private
 
-    def _value(self, kind: Type, text: str, *, lanes: bool) -> LlvmValue:
-        return LlvmValue(self.emitter, kind, text, lanes)
-
     def _scalar(self, key: int) -> str:
-        if key in self.full:
-            return ALL_ONES
-        return self._fetch(key, "i32", 4)
-
-    def _vector(self, index: int) -> str:
-        return self._fetch(FIRST_VGPR + index, f"<{self.width} x i32>", 64)
-
-    def _old(self, index: int) -> LlvmValue:
-        """What inactive lanes keep.
-
-        Loaded as volatile so that LLVM does not turn select and store into a masked store,
-        from which later loads cannot be forwarded by the host's store buffer.
-        """
-        text = self._fetch(FIRST_VGPR + index, f"<{self.width} x i32>", 64, "volatile ")
-        return self._value(U32, text, lanes=True)
-
-    def _fetch(self, key: int, kind: str, align: int, how: str = "") -> str:
-        text = self._values.get(key)
-        if text is None:
-            self.expose([key])
-            pointer = self.home(key)
-            text = self.emitter.effect(f"load {how}{kind}, ptr {pointer}, align {align}")
-            self._values[key] = text
-        return text
-
-    def _define(self, key: int, text: str, kind: str) -> None:
-        pointer = self.home(key)
-        align = 64 if key >= FIRST_VGPR else 4
-        lines = self.emitter.lines
-        pending = PendingStore(len(lines), f"  store {kind} {text}, ptr {pointer}, align {align}")
-        lines.append("")  # its place
-        self._values[key] = text
-        self._last[key] = pending
-        self._stores.append(pending)
-        self.writes.add(key)
+        return ALL_ONES if key in self.full else self._fetch(key)
 
 
 def scalar_key(kind: str, index: int) -> int:

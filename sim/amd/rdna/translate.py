@@ -15,7 +15,7 @@ from sim.amd.rdna import mode
 from sim.amd.rdna.cfg import Block, Program, exec_codes, mark_full, step_full
 from sim.amd.rdna.emit_batch import batch_at, emit_batch
 from sim.amd.rdna.emit_memory import MemoryEmitter
-from sim.amd.rdna.emit_registers import EmitRegisters, PendingStore
+from sim.amd.rdna.emit_registers import EmitRegisters
 from sim.amd.rdna.instruction import Instruction
 from sim.amd.rdna.memory_ops import is_memory
 from sim.amd.rdna.operands import execute, is_zero_mask, read_word
@@ -24,6 +24,7 @@ from sim.isa import state
 from sim.isa.emitter import Emitter
 from sim.isa.llvm_value import LlvmValue, own
 from sim.isa.native import ATTRIBUTES, FUNCTION_AT
+from sim.isa.register_homes import PendingStore
 from sim.isa.value import U32, Value
 
 LEAST_MASKED = 4  # vector results that make a second version of a block worth its translation

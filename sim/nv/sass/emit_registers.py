@@ -1,21 +1,16 @@
-"""The register files as translated code keeps them: values within a block, memory between.
+"""The register files of one warp as translated code keeps them.
 
-Every register has a home in the wave record (frame.py). Inside a block its latest value is
-kept as an LLVM value; a store to its home is written only if somebody reads it there: a
-library call, or a later block. Which stores those are is known when all blocks are written,
-so a definition leaves a *pending store* and `settle` says which ones are needed.
+Homes are laid out in frame.py: vectors as rows, predicates as one bit for each lane.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable
-from dataclasses import dataclass
 
 from hcq.errors import SimFault
 from sim.isa import state
 from sim.isa.emitter import Emitter
 from sim.isa.llvm_value import LlvmValue, own
-from sim.isa.value import BOOL, U32, U64, Type, Value
+from sim.isa.register_homes import RegisterHomes
+from sim.isa.value import BOOL, U32, U64, Value
 from sim.nv.sass import frame
 
 MASKS = {"EQMASK": "eq", "LTMASK": "ult", "LEMASK": "ule", "GTMASK": "ugt", "GEMASK": "uge"}
@@ -28,30 +23,16 @@ FIXED = {
 }  # fmt: skip
 
 
-@dataclass
-class PendingStore:
-    """A store to a register's home, to become line `line` of the function if needed."""
-
-    line: int
-    text: str
-    needed: bool = False
-
-
-class EmitRegisters:
+class EmitRegisters(RegisterHomes):
     """Registers of one block while it is translated. Satisfies access.Registers.
 
     `full`: every lane of the warp runs.
     """
 
     def __init__(self, emitter: Emitter, chip: int, *, full: bool) -> None:
-        self.emitter = emitter
+        super().__init__(emitter)
         self.chip = chip
         self.full = full
-        self.uses: set[int] = set()  # read from their home before the block writes them
-        self.writes: set[int] = set()
-        self._values: dict[int, str] = {}
-        self._last: dict[int, PendingStore | None] = {}
-        self._stores: list[PendingStore] = []
 
     # --- the protocol
 
@@ -111,10 +92,6 @@ class EmitRegisters:
         word = emitter.pure(f"getelementptr i8, ptr {copy}, i64 {offset}")
         text = emitter.pure(f"load i32, ptr {word}, align 4, !invariant.load !0")
         return self._value(U32, text, lanes=False)
-
-    def constant(self, target: Type, number: float) -> LlvmValue:
-        """A uniform value."""
-        return self._value(U32, "0", lanes=False).constant(target, number)
 
     def running(self) -> LlvmValue:
         """The lanes that run; the uniform `true` when all do."""
@@ -233,45 +210,11 @@ class EmitRegisters:
         """Write it for every lane."""
         self._define(frame.KEY_BARRIER + number, text)
 
-    def home(self, key: int) -> str:
-        """A pointer to where a register lives."""
-        return self.emitter.pure(f"getelementptr i8, ptr %w, i64 {frame.home(key)[0]}")
-
-    def expose(self, keys: Iterable[int]) -> None:
-        """A call reads these homes: what was written before must be there."""
-        for key in keys:
-            pending = self._last.get(key)
-            if pending is not None:
-                pending.needed = True
-            elif key not in self.writes:
-                self.uses.add(key)
-
-    def overwrite(self, keys: Iterable[int], *, whole: bool) -> None:
-        """A call writes these homes; not `whole`: some lanes keep what was there."""
-        keys = list(keys)
-        if not whole:
-            self.expose(keys)
-        for key in keys:
-            self._values.pop(key, None)
-            self._last[key] = None
-            self.writes.add(key)
-
-    def forget_vectors(self) -> None:
-        """Across a call vectors are kept in their homes only: no host register survives it."""
-        for key in [k for k in self._values if frame.home(k)[1] != "i32"]:
-            del self._values[key]
-
-    def settle(self, live: set[int]) -> list[PendingStore]:
-        """At the block's end: pending stores that are needed, given what lives on."""
-        for key, pending in self._last.items():
-            if pending is not None and key in live:
-                pending.needed = True
-        return [pending for pending in self._stores if pending.needed]
+    def place(self, key: int) -> tuple[int, str, int]:
+        """A register's home: its offset in the wave record, LLVM type and alignment."""
+        return frame.home(key)
 
     # --- private
-
-    def _value(self, kind: Type, text: str, *, lanes: bool) -> LlvmValue:
-        return LlvmValue(self.emitter, kind, text, lanes)
 
     def _bits(self, key: int) -> LlvmValue:
         return self._value(U32, self._fetch(key), lanes=False)
@@ -283,32 +226,3 @@ class EmitRegisters:
     def _row(self, row: int) -> str:
         place = self.emitter.pure(f"getelementptr i8, ptr %w, i64 {frame.row_offset(row)}")
         return self.emitter.pure(f"load <32 x i32>, ptr {place}, align 64")
-
-    def _old(self, key: int) -> LlvmValue:
-        """What lanes that are left out keep.
-
-        Loaded as volatile so that LLVM does not turn select and store into a masked store,
-        from which later loads cannot be forwarded by the host's store buffer.
-        """
-        return self._value(U32, self._fetch(key, "volatile "), lanes=True)
-
-    def _fetch(self, key: int, how: str = "") -> str:
-        text = self._values.get(key)
-        if text is None:
-            self.expose([key])
-            _, kind, align = frame.home(key)
-            pointer = self.home(key)
-            text = self.emitter.effect(f"load {how}{kind}, ptr {pointer}, align {align}")
-            self._values[key] = text
-        return text
-
-    def _define(self, key: int, text: str) -> None:
-        pointer = self.home(key)
-        _, kind, align = frame.home(key)
-        lines = self.emitter.lines
-        pending = PendingStore(len(lines), f"  store {kind} {text}, ptr {pointer}, align {align}")
-        lines.append("")  # its place
-        self._values[key] = text
-        self._last[key] = pending
-        self._stores.append(pending)
-        self.writes.add(key)

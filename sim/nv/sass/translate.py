@@ -16,6 +16,7 @@ from sim.isa import state
 from sim.isa.emitter import Emitter
 from sim.isa.llvm_value import LlvmValue, own
 from sim.isa.native import ATTRIBUTES, FUNCTION_AT
+from sim.isa.register_homes import PendingStore
 from sim.isa.value import BOOL, U32, Value
 from sim.nv.sass import frame
 from sim.nv.sass.access import NANS, PREDICATES, Access, guard_of, read_flag
@@ -23,7 +24,7 @@ from sim.nv.sass.cfg import Block, Program
 from sim.nv.sass.dispatcher import DISPATCHER
 from sim.nv.sass.emit_control import CONTROL_EMITTERS
 from sim.nv.sass.emit_memory import MemoryEmitter
-from sim.nv.sass.emit_registers import EmitRegisters, PendingStore
+from sim.nv.sass.emit_registers import EmitRegisters
 from sim.nv.sass.instruction import ZERO_REGISTER, Instruction, Operand
 from sim.nv.sass.memory_ops import is_memory
 from sim.nv.sass.operands import INSTRUCTION_SIZE
