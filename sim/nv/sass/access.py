@@ -121,7 +121,7 @@ class Access:
             if operand.count == 64:
                 return operand.value if part else 0
             return operand.value
-        if part and self.instruction.name != "MOV":
+        if part and self.instruction.name not in ("MOV", "UMOV"):
             return 0xFFFF_FFFF if operand.value & 0x8000_0000 else 0
         return operand.value >> 32 * part
 

@@ -82,10 +82,10 @@ def ffma(x: Access) -> None:
 
 @means("FHADD")
 def fhadd(x: Access) -> None:
-    """a + b, b being the low half of its register."""
+    """a + b, a being the low half of its register: sums of halves in single precision."""
     brain = x.has("BF16")
-    bits = x.halves(1)[0]
-    a, b = x.f32(0), float_of(bits, brain).to(F32)
+    bits = x.halves(0)[0]
+    a, b = float_of(bits, brain).to(F32), x.f32(1)
     finish(x, directed(odd_sum(a.to(F64), b.to(F64)), F32, rounding_of(x)))
 
 

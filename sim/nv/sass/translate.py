@@ -9,14 +9,13 @@ record between blocks (frame.py), so nothing has to be saved.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hcq.errors import SimFault
 from sim.isa import state
 from sim.isa.emitter import Emitter
+from sim.isa.fault_call import write_fault
+from sim.isa.liveness import Written, write_stores
 from sim.isa.llvm_value import LlvmValue, own
-from sim.isa.native import ATTRIBUTES, FUNCTION_AT
-from sim.isa.register_homes import PendingStore
+from sim.isa.native import ATTRIBUTES
 from sim.isa.value import BOOL, U32, Value
 from sim.nv.sass import frame
 from sim.nv.sass.access import NANS, PREDICATES, Access, guard_of, read_flag
@@ -34,14 +33,6 @@ EVERYTHING = set(range(frame.KEYS))
 WANTS_PART = 1  # in state.JUMP with status JUMPED: the other function is not translated yet
 
 
-@dataclass
-class _Written:
-    """A block that is written but for its stores."""
-
-    block: Block
-    registers: EmitRegisters
-
-
 class Translator:
     """Writes one of the two functions. `problems` collects, by place, why a warp faults there."""
 
@@ -57,8 +48,8 @@ class Translator:
     def text(self, name: str) -> str:
         """The module, with the function called `name`."""
         written = [self._block(block) for block in self.program.blocks.values()]
-        self._settle(written)
         emitter = self.emitter
+        write_stores(emitter.lines, written, EVERYTHING)
         body = "\n".join(line for line in emitter.lines if line)
         slots = "\n".join(emitter.slots)
         extras = "\n".join(self.extras.values())
@@ -133,7 +124,7 @@ apartagain:
 
     # --- one block
 
-    def _block(self, block: Block) -> _Written:
+    def _block(self, block: Block) -> Written:
         emitter = self.emitter
         registers = EmitRegisters(emitter, self.chip, full=self.full)
         memory = MemoryEmitter(emitter, registers, self.extras.__setitem__)
@@ -159,7 +150,8 @@ apartagain:
             f"  %n{total} = load i64, ptr %countp\n  %m{total} = add i64 %n{total}, {done}\n"
             f"  store i64 %m{total}, ptr %countp"
         )
-        return _Written(block, registers)
+        anywhere = block.instructions and block.instructions[-1].name in ("RET", "BRX", "CALL")
+        return Written(block.start, None if anywhere else block.successors, registers)
 
     def _instruction(self, instruction: Instruction, memory: MemoryEmitter) -> bool:
         """Write one; whether it wrote where to go next."""
@@ -177,51 +169,11 @@ apartagain:
     def fault(self, offset: int, problem: SimFault) -> None:
         """What a warp does that gets where there is no instruction."""
         self.problems[offset] = problem
-        emitter = self.emitter
-        kind, access = state.FAULT_ILLEGAL, 0
-        if hasattr(problem, "access"):  # a PageFault: the code itself may not be fetched
-            kind, access = state.FAULT_MEMORY, state.EXECUTE
-        address = self._absolute(offset)
-        place = emitter.effect(f"getelementptr i8, ptr %t, i64 {FUNCTION_AT['FAULT']}")
-        function = emitter.effect(f"load ptr, ptr {place}")
-        emitter.line(
-            f"call void {function}(ptr %t, i64 {kind}, i64 {address}, i64 {access}, "
-            f"i32 {frame.fault_place(offset)})"
-        )
-        emitter.line(f"ret i32 {state.ENDED}")
+        write_fault(self.emitter, problem, self._absolute(offset), frame.fault_place(offset))
 
     def _absolute(self, offset: int) -> str:
         entry = self.emitter.effect("load i64, ptr %codep")
         return self.emitter.effect(f"add i64 {entry}, {offset}")
-
-    # --- stores that later blocks need
-
-    def _settle(self, written: list[_Written]) -> None:
-        live_in: dict[int, set[int]] = {w.block.start: set() for w in written}
-        for w in written:
-            live_in[w.block.start] |= w.registers.uses
-        changed = True
-        while changed:
-            changed = False
-            for w in reversed(written):
-                live = self._live_out(w.block, live_in) - w.registers.writes
-                if not live <= live_in[w.block.start]:
-                    live_in[w.block.start] |= live
-                    changed = True
-        for w in written:
-            for pending in w.registers.settle(self._live_out(w.block, live_in)):
-                self._place(pending)
-
-    def _live_out(self, block: Block, live_in: dict[int, set[int]]) -> set[int]:
-        if block.instructions and block.instructions[-1].name in ("RET", "BRX", "CALL"):
-            return EVERYTHING
-        live: set[int] = set()
-        for target in block.successors:
-            live |= live_in.get(target, set())
-        return live
-
-    def _place(self, pending: PendingStore) -> None:
-        self.emitter.lines[pending.line] = pending.text
 
     # --- going places
 

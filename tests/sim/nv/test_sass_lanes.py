@@ -250,9 +250,9 @@ def test_division_is_checked_for_its_range(run):
 def test_a_half_is_added_to_a_single(run):
     # FHADD R0, R2, R9 and FHADD.BF16 R10, R0, R15: 1.5 + 2.5
     word = 0x000FE2000002000000000009 << 32 | 0x02007221
-    assert run(word, "sm_120", R2=single(1.5), R9=0x4100).registers[0, 0] == single(4.0)
+    assert run(word, "sm_120", R2=0x4100, R9=single(1.5)).registers[0, 0] == single(4.0)
     word = 0x000FC800000600000000000F << 32 | 0x000A7221
-    assert run(word, "sm_120", R0=single(1.5), R15=0x4020).registers[10, 0] == single(4.0)
+    assert run(word, "sm_120", R0=0x4020, R15=single(1.5)).registers[10, 0] == single(4.0)
 
 
 def test_minimum_of_doubles_by_two_predicates(run):
@@ -285,6 +285,11 @@ def test_saturated_sum(run):
     word = 0x080FE200000104000000000B << 32 | 0x00247236
     assert run(word, "sm_120", R0=0x7FFF_FFFF, R11=1).registers[36, 0] == 0x7FFF_FFFF
     assert run(word, "sm_120", R0=0x8000_0000, R11=0xFFFF_FFFF).registers[36, 0] == 0x8000_0000
+
+
+def test_a_number_of_64_bits_fills_a_uniform_pair(run):
+    after = run(0x000FE200083FE921FB54442D18047482, "sm_120")
+    assert after.uniform[4:6].tolist() == [0x5444_2D18, 0x3FE9_21FB]
 
 
 def made(name, modifiers, destinations, sources):
