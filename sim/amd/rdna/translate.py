@@ -8,8 +8,6 @@ has to be saved at a barrier and a wave can be resumed at any entry.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hcq.errors import SimFault
 from sim.amd.rdna import mode
 from sim.amd.rdna.cfg import Block, Program, exec_codes, mark_full, step_full
@@ -22,21 +20,14 @@ from sim.amd.rdna.operands import execute, is_zero_mask, read_word
 from sim.amd.rdna.semantics import NO_EFFECT
 from sim.isa import state
 from sim.isa.emitter import Emitter
+from sim.isa.fault_call import write_fault
+from sim.isa.liveness import Written, write_stores
 from sim.isa.llvm_value import LlvmValue, own
-from sim.isa.native import ATTRIBUTES, FUNCTION_AT
-from sim.isa.register_homes import PendingStore
+from sim.isa.native import ATTRIBUTES
 from sim.isa.value import U32, Value
 
 LEAST_MASKED = 4  # vector results that make a second version of a block worth its translation
 EVERYTHING = set(range(256 + 256))
-
-
-@dataclass
-class _Written:
-    """A block that is written but for its stores."""
-
-    block: Block
-    registers: EmitRegisters
 
 
 class Translator:
@@ -63,8 +54,8 @@ class Translator:
     def text(self, name: str) -> str:
         """The module, with the function called `name`."""
         written = [w for block in self.program.blocks.values() for w in self._versions(block)]
-        self._settle(written)
         emitter = self.emitter
+        write_stores(emitter.lines, written, EVERYTHING)
         body = "\n".join(line for line in emitter.lines if line)
         slots = "\n".join(emitter.slots)
         extras = "\n".join(self.extras.values())
@@ -100,7 +91,7 @@ unknown:
 
     # --- one block
 
-    def _versions(self, block: Block) -> list[_Written]:
+    def _versions(self, block: Block) -> list[Written]:
         """The block; where lanes are only likely to be all active, once with that known."""
         if not self.is_full or not _wants_two(block, self.width):
             return [self._block(block, _label(block.start), block.full)]
@@ -117,7 +108,7 @@ unknown:
         versions[0].registers.uses |= check.uses
         return versions
 
-    def _block(self, block: Block, label: str, full: frozenset[int]) -> _Written:
+    def _block(self, block: Block, label: str, full: frozenset[int]) -> Written:
         emitter = self.emitter
         registers = EmitRegisters(emitter, full)
         memory = MemoryEmitter(emitter, registers, self.extras.__setitem__)
@@ -150,7 +141,8 @@ unknown:
             f"  %n{total} = load i64, ptr %countp\n  %m{total} = add i64 %n{total}, {done}\n"
             f"  store i64 %m{total}, ptr %countp"
         )
-        return _Written(block, registers)
+        anywhere = block.last in ("s_setpc_b64", "s_swappc_b64")
+        return Written(block.start, None if anywhere else block.successors, registers)
 
     def _instruction(
         self, instruction: Instruction, registers: EmitRegisters, memory: MemoryEmitter
@@ -187,18 +179,7 @@ unknown:
     def _fault(self, offset: int, problem: SimFault) -> None:
         """What a wave does that gets where there is no instruction."""
         self.problems[offset] = problem
-        emitter = self.emitter
-        kind, access = state.FAULT_ILLEGAL, 0
-        if hasattr(problem, "access"):  # a PageFault: the code itself may not be fetched
-            kind, access = state.FAULT_MEMORY, state.EXECUTE
-        address = self._absolute(offset)
-        place = emitter.pure(f"getelementptr i8, ptr %t, i64 {FUNCTION_AT['FAULT']}")
-        function = emitter.effect(f"load ptr, ptr {place}")
-        emitter.line(
-            f"call void {function}(ptr %t, i64 {kind}, i64 {address}, i64 {access}, "
-            f"i32 {offset & 0xFFFFFFFF})"
-        )
-        emitter.line(f"ret i32 {state.ENDED}")
+        write_fault(self.emitter, problem, self._absolute(offset), offset & 0xFFFFFFFF)
 
     def _absolute(self, offset: int) -> str:
         """The address of a place in the code, i64."""
@@ -206,35 +187,6 @@ unknown:
         place = emitter.pure(f"getelementptr i8, ptr %t, i64 {state.CODE}")
         entry = emitter.pure(f"load i64, ptr {place}")
         return emitter.pure(f"add i64 {entry}, {offset}")
-
-    # --- stores that later blocks need
-
-    def _settle(self, written: list[_Written]) -> None:
-        live_in: dict[int, set[int]] = {w.block.start: set() for w in written}
-        for w in written:
-            live_in[w.block.start] |= w.registers.uses
-        changed = True
-        while changed:
-            changed = False
-            for w in reversed(written):
-                live = self._live_out(w.block, live_in) - w.registers.writes
-                if not live <= live_in[w.block.start]:
-                    live_in[w.block.start] |= live
-                    changed = True
-        for w in written:
-            for pending in w.registers.settle(self._live_out(w.block, live_in)):
-                self._place(pending)
-
-    def _live_out(self, block: Block, live_in: dict[int, set[int]]) -> set[int]:
-        if block.last in ("s_setpc_b64", "s_swappc_b64"):
-            return EVERYTHING
-        live: set[int] = set()
-        for target in block.successors:
-            live |= live_in.get(target, set())
-        return live
-
-    def _place(self, pending: PendingStore) -> None:
-        self.emitter.lines[pending.line] = pending.text
 
     # --- control
 

@@ -236,9 +236,7 @@ apartagain:
             return
         mask = emitter.effect(f"bitcast i32 {chosen} to <32 x i1>")
         old = emitter.effect("load volatile <32 x i32>, ptr %placesp, align 64")
-        new = emitter.effect(
-            f"select <32 x i1> {mask}, <32 x i32> {places}, <32 x i32> {old}"
-        )
+        new = emitter.effect(f"select <32 x i1> {mask}, <32 x i32> {places}, <32 x i32> {old}")
         emitter.line(f"store <32 x i32> {new}, ptr %placesp, align 64")
 
     def apart(self) -> None:
@@ -276,8 +274,7 @@ apartagain:
             emitter.line(f"store i64 {less}, ptr %budgetp")
         mask = emitter.effect(f"bitcast i32 {bits} to <32 x i1>")
         places = emitter.effect(
-            f"select <32 x i1> {mask}, <32 x i32> splat (i32 {yes}), "
-            f"<32 x i32> splat (i32 {no})"
+            f"select <32 x i1> {mask}, <32 x i32> splat (i32 {yes}), <32 x i32> splat (i32 {no})"
         )
         self.stand(places)
         self.apart()
