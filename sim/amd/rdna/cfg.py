@@ -8,13 +8,14 @@ error here: the block ends in a `problem`, which counts only if a wave gets ther
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hcq.errors import SimFault
 from sim.amd.rdna.decode import decode
 from sim.amd.rdna.instruction import Instruction, Operand
 from sim.amd.rdna.mode import KEEP_DENORMALS
 from sim.amd.rdna.semantics import CONTROL
+from sim.isa.flow import BasicBlock, Flow
 
 PAGE = 4096
 LONGEST = 20  # bytes an instruction may have
@@ -28,13 +29,9 @@ ENDS = frozenset({"s_endpgm", "s_barrier", "s_branch", "s_call_b64"}) | CONDITIO
 
 
 @dataclass
-class Block:
-    """Instructions that run one after the other; `start` in bytes from the entry."""
+class Block(BasicBlock[Instruction]):
+    """A basic block, with what is known of a wave that comes to it."""
 
-    start: int
-    instructions: list[Instruction] = field(default_factory=list)
-    successors: tuple[int, ...] = ()
-    problem: SimFault | None = None  # why there is no instruction at the end
     full: frozenset[int] = frozenset()  # scalar registers that hold all ones at the start
     denormals: int | None = KEEP_DENORMALS  # MODE.denorm at the start; None: it depends
 
@@ -97,71 +94,38 @@ class CodeReader:
 
 def discover(reader: CodeReader, wave_size: int, extra: Iterable[int] = ()) -> Program:
     """Follow control flow from the entry and from `extra` targets of indirect branches."""
-    found: dict[int, Instruction] = {}
-    problems: dict[int, SimFault] = {}
-    leaders = {0, *extra}
-    todo = list(leaders)
-    while todo:
-        at = todo.pop()
-        while at not in found and at not in problems:
-            try:
-                instruction = found[at] = reader.instruction(at, wave_size)
-            except SimFault as problem:
-                problems[at] = problem
-                break
-            at += instruction.size
-            if instruction.name in ENDS:
-                targets = successors(instruction)
-                leaders.update(targets)
-                todo.extend(targets)
-                break
-    return _assemble(found, problems, leaders, set(extra))
-
-
-def successors(instruction: Instruction) -> tuple[int, ...]:
-    """Known places where a wave goes from a control instruction."""
-    name = instruction.name
-    after = instruction.address + instruction.size
-    if name == "s_endpgm" or name == "s_setpc_b64":
-        return ()
-    if name in ("s_branch",):
-        return (instruction.target,)
-    if name == "s_swappc_b64":
-        return (after,)
-    if name in CONDITIONAL or name == "s_call_b64":
-        return (instruction.target, after)
-    return (after,)
-
-
-def _assemble(
-    found: dict[int, Instruction],
-    problems: dict[int, SimFault],
-    leaders: set[int],
-    extra: set[int],
-) -> Program:
-    blocks: dict[int, Block] = {}
+    flow = Flow(lambda at: reader.instruction(at, wave_size), after, _leaves)
     entries = {0, *extra}
-    for start in sorted(leaders):
-        block = blocks[start] = Block(start)
-        at = start
-        while True:
-            if at in problems:
-                block.problem = problems[at]
-                break
-            instruction = found[at]
-            block.instructions.append(instruction)
-            at += instruction.size
-            if instruction.name in ENDS:
-                block.successors = successors(instruction)
-                break
-            if at in leaders:
-                block.successors = (at,)
-                break
+    blocks = flow.blocks(entries, Block)
+    for block in blocks.values():
         entries.update(_resumes(block))
     indirect = any(b.last in INDIRECT for b in blocks.values())
     if indirect:
         entries |= set(blocks)
     return Program(blocks, entries, indirect)
+
+
+def after(instruction: Instruction) -> int:
+    """The place of what follows."""
+    return instruction.address + instruction.size
+
+
+def _leaves(instruction: Instruction) -> tuple[int, ...] | None:
+    return successors(instruction) if instruction.name in ENDS else None
+
+
+def successors(instruction: Instruction) -> tuple[int, ...]:
+    """Known places where a wave goes from a control instruction."""
+    name = instruction.name
+    if name == "s_endpgm" or name == "s_setpc_b64":
+        return ()
+    if name in ("s_branch",):
+        return (instruction.target,)
+    if name == "s_swappc_b64":
+        return (after(instruction),)
+    if name in CONDITIONAL or name == "s_call_b64":
+        return (instruction.target, after(instruction))
+    return (after(instruction),)
 
 
 def _resumes(block: Block) -> set[int]:

@@ -7,9 +7,10 @@ error here: the block ends in a `problem`, which counts only if a warp gets ther
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from hcq.errors import SimFault
+from sim.isa.flow import BasicBlock, Flow
 from sim.nv.sass.decode import decode
 from sim.nv.sass.instruction import TRUE_PREDICATE, Instruction, Operand
 from sim.nv.sass.operands import INSTRUCTION_SIZE
@@ -22,13 +23,8 @@ STOPS = frozenset({"RET", "BRX"})  # unconditionally, nothing known follows
 
 
 @dataclass
-class Block:
-    """Instructions that run one after the other; `start` in bytes from the entry."""
-
-    start: int
-    instructions: list[Instruction] = field(default_factory=list)
-    successors: tuple[int, ...] = ()
-    problem: SimFault | None = None  # why there is no instruction at the end
+class Block(BasicBlock[Instruction]):
+    """A basic block."""
 
     @property
     def end(self) -> int:
@@ -90,25 +86,17 @@ class CodeReader:
 
 def discover(reader: CodeReader, extra: Iterable[int] = ()) -> Program:
     """Follow control flow from the entry and from `extra` targets of computed branches."""
-    found: dict[int, Instruction] = {}
-    problems: dict[int, SimFault] = {}
-    leaders = {0, *extra}
-    todo = list(leaders)
-    while todo:
-        at = todo.pop()
-        while at not in found and at not in problems:
-            try:
-                instruction = found[at] = reader.instruction(at)
-            except SimFault as problem:
-                problems[at] = problem
-                break
-            at += INSTRUCTION_SIZE
-            if instruction.name in ENDS:
-                targets = successors(instruction)
-                leaders.update(targets)
-                todo.extend(targets)
-                break
-    return _assemble(found, problems, leaders)
+    flow = Flow(reader.instruction, after, _leaves)
+    return Program(flow.blocks({0, *extra}, Block))
+
+
+def after(instruction: Instruction) -> int:
+    """The place of what follows."""
+    return instruction.address + INSTRUCTION_SIZE
+
+
+def _leaves(instruction: Instruction) -> tuple[int, ...] | None:
+    return successors(instruction) if instruction.name in ENDS else None
 
 
 def is_conditional(instruction: Instruction) -> bool:
@@ -123,40 +111,17 @@ def _is_flag(operand: Operand) -> bool:
 
 def successors(instruction: Instruction) -> tuple[int, ...]:
     """Known places where lanes go from a control instruction."""
-    name, after = instruction.name, instruction.address + INSTRUCTION_SIZE
+    name = instruction.name
     known: list[int] = []
     if name in ("BRA", "CALL") and instruction.target is not None:
         known.append(instruction.target)
     stops = name in ("BRA", "BRX", "RET", "EXIT", "CALL", "BPT")
     unconditional = stops and not is_conditional(instruction) and not is_divergence(instruction)
     if name == "CALL" or not unconditional:
-        known.append(after)
+        known.append(after(instruction))
     return tuple(known)
 
 
 def is_divergence(instruction: Instruction) -> bool:
     """BRA.DIV and BRA.CONV ask how the lanes stand."""
     return bool({"DIV", "CONV"} & set(instruction.modifiers))
-
-
-def _assemble(
-    found: dict[int, Instruction], problems: dict[int, SimFault], leaders: set[int]
-) -> Program:
-    blocks: dict[int, Block] = {}
-    for start in sorted(leaders):
-        block = blocks[start] = Block(start)
-        at = start
-        while True:
-            if at in problems:
-                block.problem = problems[at]
-                break
-            instruction = found[at]
-            block.instructions.append(instruction)
-            at += INSTRUCTION_SIZE
-            if instruction.name in ENDS:
-                block.successors = successors(instruction)
-                break
-            if at in leaders:
-                block.successors = (at,)
-                break
-    return Program(blocks)
