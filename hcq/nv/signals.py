@@ -4,6 +4,8 @@ A page belongs to one GPU's objects, which stay for as long as the page does, an
 mapped on the others at the same address.
 """
 
+from contextlib import ExitStack
+
 from hcq.errors import QueueError
 from hcq.host import PAGE, Region
 from hcq.nv.driver import Driver
@@ -58,10 +60,11 @@ class Signals:
     def release(self) -> None:
         """The last device closed: the pages go back."""
         self.pool.close()
-        while self._pages:
-            owner, page = self._pages.pop()
-            free(owner, page)
-            owner.leave()
+        with ExitStack() as steps:
+            while self._pages:
+                owner, page = self._pages.pop(0)
+                steps.callback(owner.leave)  # also where the kernel does not let the page go
+                steps.callback(free, owner, page)
 
 
 def signals_of(driver: Driver) -> Signals:

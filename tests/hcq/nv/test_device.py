@@ -1,5 +1,7 @@
 """What is NVIDIA's own on a running device: bank 0, private and shared memory, chains, rings."""
 
+import threading
+
 import pytest
 
 from hcq import nv
@@ -216,6 +218,27 @@ def test_a_pushbuffer_goes_round_and_is_used_again_when_read(device, words):
     assert channel._head > 2 * (2 << 20)
 
 
+@pytest.mark.row("NV-12")
+def test_a_part_of_the_pushbuffer_that_was_not_read_is_not_written_over(machine, words):
+    machine("sm_90")
+    device = nv.open(0)
+    flag = device.allocate(16, host=True, uncached=True, zero=True)
+    cells = device.allocate(4 * 80, zero=True)
+    rest = device.allocate(4 * 8000)
+    device.submit(device.queue("compute").poll(flag.address, 1))
+    jobs = []
+    for job in range(80):  # 2.5 MB of words: more than there is room for
+        queue = device.queue("compute").write(cells.address + 4 * job, [job + 1])
+        jobs.append(queue.write(rest.address, [job] * 8000))
+    timer = threading.Timer(0.1, lambda: flag.region.write32(0, 1))
+    timer.start()
+    for queue in jobs:
+        device.submit(queue)
+    timer.join()
+    assert words(device, cells, 80) == list(range(1, 81))
+    device.close()
+
+
 @pytest.mark.row("NV-11")
 def test_the_ring_of_entries_wraps(machine):
     machine("sm_90")
@@ -294,7 +317,17 @@ def test_bound_words_over_one_entrys_length_are_cut_at_packets(machine, monkeypa
 
 @pytest.mark.row("NV-11")
 @pytest.mark.row("HCQ-25")
-def test_words_then_entry_then_index_then_doorbell(machine):
+def test_words_entry_fence_index_fence_doorbell(machine, monkeypatch):
+    from hcq.nv import channel as channels
+
+    class Fence:
+        def __enter__(self):
+            log.append(("fence",))
+
+        def __exit__(self, *_):
+            pass
+
+    monkeypatch.setattr(channels, "_fence", Fence())
     machine("sm_90")
     device = nv.open(0)
     device.synchronize()
@@ -321,11 +354,14 @@ def test_words_then_entry_then_index_then_doorbell(machine):
     channel._userd = Noted("index", channel._userd)
     device.gpu.doorbell = Noted("doorbell", device.gpu.doorbell)
     put, head = parts(channel)
+    log.clear()
     device.wait(device.submit(device.queue("compute").barrier()))
     assert log == [
         ("words", "write", head),
         ("ring", "write64", 8 * put),
+        ("fence",),
         ("index", "write32", 0x8C),
+        ("fence",),
         ("doorbell", "write32", 0x90),
     ]
     device.close()

@@ -371,6 +371,19 @@ def test_every_failing_call_of_open_leaves_nothing(machine):
 
 
 @pytest.mark.row("NV-04")
+@pytest.mark.refusal
+@pytest.mark.parametrize("call", ["UVM_FREE", "UVM_UNREGISTER_GPU"])
+def test_a_close_that_the_kernel_hinders_still_gives_files_and_objects_back(machine, call):
+    sim = machine("sm_90")
+    device = nv.open(0)
+    sim.refuse(call, errno.EIO)
+    with pytest.raises(IoctlError, match=f"{call}|NV_ERR_OBJECT_NOT_FOUND"):
+        device.close()
+    assert held(sim) == (0, [])
+    device.close()
+
+
+@pytest.mark.row("NV-04")
 def test_objects_are_freed_in_reverse(machine):
     sim = machine("sm_90")
     device = nv.open(0)
@@ -528,3 +541,24 @@ def test_an_index_that_is_none_of_a_gpu_is_refused(machine, index):
 def test_a_version_file_that_may_not_be_read_is_done_without(machine):
     machine("sm_90").deny(nv_escape.UVM_MODULE_VERSION_FILE, errno.EACCES)
     nv.open(0).close()
+
+
+@pytest.mark.row("NV-06")
+@pytest.mark.parametrize(
+    ("chip", "parameters"),
+    [("sm_86", None), ("sm_89", None), ("sm_90", b"\x01\x00"), ("sm_120", b"\x01\x00")],
+)
+def test_the_doorbell_goes_through_bar1_from_hopper_on(machine, monkeypatch, chip, parameters):
+    sim = machine(chip)
+    ioctl, seen = sim.ioctl, []
+
+    def noted(fd, call, args):
+        if call is nv_escape.RM_ALLOC and args.hClass in (0xC461, 0xC561, 0xC661, 0xC761):
+            given = nv_escape.ffi.cast("uint8_t *", args.pAllocParms)
+            size = args.paramsSize
+            seen.append(bytes(nv_escape.ffi.buffer(given, size)) if size else None)
+        return ioctl(fd, call, args)
+
+    monkeypatch.setattr(sim, "ioctl", noted)
+    nv.open(0).close()
+    assert seen == [parameters]

@@ -116,6 +116,17 @@ def test_registers_bound_the_threads(placed, monkeypatch, registers, threads):
 
 @pytest.mark.row("NV-16")
 @pytest.mark.refusal
+def test_a_block_whose_registers_the_chip_lacks_is_refused(placed, monkeypatch):
+    program = placed("add", address=0x10_0004_0000)
+    monkeypatch.setattr(type(program), "registers", 255)
+    program.check_launch((1, 1, 1), (256, 1, 1))
+    text = "255 registers of each thread, threads 257 is outside the limit 256"
+    with pytest.raises(LaunchError, match=text):
+        program.check_launch((1, 1, 1), (257, 1, 1))
+
+
+@pytest.mark.row("NV-16")
+@pytest.mark.refusal
 @pytest.mark.parametrize(
     ("chip", "limit"),
     [("sm_80", 163), ("sm_86", 99), ("sm_89", 99), ("sm_90", 227), ("sm_100", 227), ("sm_120", 99)],
