@@ -71,6 +71,7 @@ class BaseExecutor(ABC, Generic[LaunchT]):
         self._lanes: dict[tuple[tuple[int, int, int], int], Lanes] = {}
         self._pool: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
+        self.set_up()
 
     def run(self, launch: LaunchT, stop: Callable[[], bool] = never) -> None:
         """Run every work-group; ExecutionFault when a wave faults or stop() asks to end."""
@@ -90,6 +91,10 @@ class BaseExecutor(ABC, Generic[LaunchT]):
             self._pool = None
 
     # --- what differs
+
+    @abstractmethod
+    def set_up(self) -> None:
+        """The end of construction: make what only this instruction set has."""
 
     @abstractmethod
     def is_empty(self, launch: LaunchT) -> bool:

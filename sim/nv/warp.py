@@ -17,7 +17,7 @@ from sim.isa import state
 from sim.isa.executor import BaseExecutor, ExecutionFault
 from sim.isa.native import Library, load_library
 from sim.isa.native_launch import ACCESS, NativeLaunch
-from sim.memory import GpuMemory, PageFault
+from sim.memory import PageFault
 from sim.nv.sass import frame
 from sim.nv.sass.kernels import Kernel, Kernels, explain
 from sim.nv.sass.launch import LaunchRecord, ThreadRecord
@@ -71,19 +71,10 @@ class Executor(BaseExecutor[Launch]):
     wave = "warp"
     launch = "launch"
 
-    def __init__(
-        self,
-        memory: GpuMemory,
-        *,
-        threads: int = 2,
-        interpret: bool = False,
-        cache_directory: str | None = None,
-    ) -> None:
-        super().__init__(
-            memory, threads=threads, interpret=interpret, cache_directory=cache_directory
-        )
+    def set_up(self) -> None:
+        """Make what only this instruction set has."""
         all_semantics()  # now: a launch may come while the process ends and imports fail
-        self.kernels = Kernels(memory, self.jit)
+        self.kernels = Kernels(self.memory, self.jit)
         self.launch_record = LaunchRecord()  # one launch runs at a time
         self.records = [ThreadRecord(number) for number in range(self.threads)]
 
