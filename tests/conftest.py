@@ -3,6 +3,7 @@
 Beside it, every test file's AMD kernels are compared with LLVM's disassembler.
 """
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,9 +29,7 @@ def machine() -> Iterator[Callable[..., Machine]]:
 
     def make(gpu="gfx1100", count=1, driver=DEFAULT_DRIVER, **options):
         names = [gpu] if isinstance(gpu, str) else list(gpu)
-        found = Machine(
-            [name for name in names for _ in range(count)], driver=driver, **options
-        )
+        found = Machine([name for name in names for _ in range(count)], driver=driver, **options)
         made.append(found)
         host.use(found)
         return found
@@ -61,3 +60,8 @@ def faithful(kernels):
     except Missing:
         return
     assert problems == []
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C interrupt: a shell starts what runs in the background with it ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
