@@ -91,11 +91,9 @@ class Elf:
 
     def __init__(self, data):
         self.data = data
-        offset, = struct.unpack_from("<Q", data, 40)
+        (offset,) = struct.unpack_from("<Q", data, 40)
         size, count, names = struct.unpack_from("<HHH", data, 58)
-        headers = [
-            struct.unpack_from("<IIQQQQIIQQ", data, offset + i * size) for i in range(count)
-        ]
+        headers = [struct.unpack_from("<IIQQQQIIQQ", data, offset + i * size) for i in range(count)]
         at = headers[names][4]
         self.sections = [(self.string(at + h[0]), *h) for h in headers]
         self.symbols = []
@@ -271,8 +269,18 @@ class Program:
                 if found and found[0] in self.at:
                     banks[bank] = self.at[found[0]], found[1][6]
         return Launch(
-            self.at[number], self.registers(kernel), grid, block, size, LOCAL_BYTES,
-            self.gpu.local, 1, tuple(banks), SHARED_WINDOW, LOCAL_WINDOW, self.gpu.chip,
+            self.at[number],
+            self.registers(kernel),
+            grid,
+            block,
+            size,
+            LOCAL_BYTES,
+            self.gpu.local,
+            1,
+            tuple(banks),
+            SHARED_WINDOW,
+            LOCAL_WINDOW,
+            self.gpu.chip,
         )
 
     def run(self, kernel, grid, block, *arguments, **options):

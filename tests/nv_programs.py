@@ -401,8 +401,10 @@ THREADS = {"transpose": 32, "matmul": 256}
 def mma(shape, types, registers, kind="b32"):
     """One product: A from a, B from b, C from c, D to out, each lane's registers in a row."""
     count_a, count_b, count_c = registers
-    names = {x: [f"%r{10 * at + i}" for i in range(n)]
-             for at, (x, n) in enumerate((("a", count_a), ("b", count_b), ("c", count_c)), 1)}
+    names = {
+        x: [f"%r{10 * at + i}" for i in range(n)]
+        for at, (x, n) in enumerate((("a", count_a), ("b", count_b), ("c", count_c)), 1)
+    }
     names["d"] = [f"%r{40 + i}" for i in range(count_c)]
     is_float = types.startswith("f32") or types.endswith("f32")
     loads = ""

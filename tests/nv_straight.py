@@ -108,7 +108,7 @@ class Machine:
         translator = Translator(program, chip_number(self.chip), full=full)
         text = translator.text(name)
         assert not translator.problems, translator.problems
-        address, = self.jit.load(f"{name} {text}", lambda: text, [name])
+        (address,) = self.jit.load(f"{name} {text}", lambda: text, [name])
         ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(address)(
             thread.address, warp.address
         )

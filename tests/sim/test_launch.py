@@ -223,7 +223,9 @@ def test_free_running_gives_the_same_result_on_one_core_too(work):
 
 
 def test_a_script_may_leave_a_running_kernel_behind(script):
-    text = WORK.format(folder=str(Path(__file__).parent / "amd")) + """
+    text = (
+        WORK.format(folder=str(Path(__file__).parent / "amd"))
+        + """
 code = client.memory(4096)
 code.region.write32(0, 0xBFA0FFFF)  # s_branch to itself
 code.region.write32(4, 0xBF9F0000)
@@ -235,12 +237,15 @@ import time
 time.sleep(0.3)
 print(machine.stats["dispatches"])
 """
+    )
     done = run("-m", "sim", script(text))
     assert (done.returncode, done.stdout, done.stderr) == (0, "19 19\n1\n", "")
 
 
 def test_work_of_atexit_functions_is_done(script):
-    text = WORK.format(folder=str(Path(__file__).parent / "amd")) + """
+    text = (
+        WORK.format(folder=str(Path(__file__).parent / "amd"))
+        + """
 code = client.memory(4096)
 loop = [0xBE8000FF, 0x10000, 0x80808100, 0xBF078000, 0xBFA2FFFD, 0xBFB00000]  # counts down s0
 for index, word in enumerate(loop + [0xBF9F0000] * 64):
@@ -254,6 +259,7 @@ def drain():
         0xC0031500, 256, 1, 1, 0x8005)
     print(compute.finished(), machine.faults)
 """
+    )
     done = run("-m", "sim", script(text))
     assert (done.stdout, done.stderr) == ("19 19\nTrue []\n", "")
 

@@ -9,8 +9,19 @@ from sim.replay import Replay, load
 
 
 def record(name, args, out=None, errno=0):
-    return json.dumps({"record": "ioctl", "seq": 1, "t": 0.0, "fd": 3, "name": name,
-                       "args": args, "out": out or args, "ret": -bool(errno), "errno": errno})
+    return json.dumps(
+        {
+            "record": "ioctl",
+            "seq": 1,
+            "t": 0.0,
+            "fd": 3,
+            "name": name,
+            "args": args,
+            "out": out or args,
+            "ret": -bool(errno),
+            "errno": errno,
+        }
+    )
 
 
 OPEN = json.dumps({"record": "object", "kind": "file", "id": "fd3", "path": "/dev/kfd"})

@@ -83,9 +83,7 @@ def test_poll_words_for_the_whole_word():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("value", "payload", "word"), [(0x10, 0x10, 0x4), (0, 0xFFFFFFEF, 0x5)]
-)
+@pytest.mark.parametrize(("value", "payload", "word"), [(0x10, 0x10, 0x4), (0, 0xFFFFFFEF, 0x5)])
 def test_poll_words_for_one_bit(value, payload, word):
     # ACQ_AND passes when the bit is set, ACQ_NOR when it is clear.
     assert compute().poll(CELL, value, 0x10).words[3:] == [payload, 0, word]

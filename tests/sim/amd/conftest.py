@@ -58,9 +58,7 @@ class Client:
         region = None
         if flags & (kfd.ALLOC_GTT | kfd.ALLOC_PUBLIC):
             region = self.host.mmap(self.render, size, made.mmap_offset, made.va_addr)
-        return SimpleNamespace(
-            address=made.va_addr, handle=made.handle, size=size, region=region
-        )
+        return SimpleNamespace(address=made.va_addr, handle=made.handle, size=size, region=region)
 
     def event_page(self):
         return self.memory(0x8000)
@@ -106,9 +104,7 @@ class Client:
             fields |= {
                 "eop_buffer_address": self.memory(4096, VRAM).address,
                 "eop_buffer_size": 4096,
-                "ctx_save_restore_address": self.memory(
-                    self.chip.save_buffer_size, VRAM
-                ).address,
+                "ctx_save_restore_address": self.memory(self.chip.save_buffer_size, VRAM).address,
                 "ctx_save_restore_size": self.chip.save_area_size,
                 "ctl_stack_size": self.chip.control_stack_size,
             }

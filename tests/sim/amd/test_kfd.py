@@ -237,9 +237,7 @@ def test_a_map_array_that_leads_nowhere_is_efault(client):
     c = client()
     made = c.allocate(PAGE)
     with refused(errno.EFAULT):
-        c.call(
-            kfd.MAP_MEMORY_TO_GPU, handle=made.handle, device_ids_array_ptr=8, n_devices=1
-        )
+        c.call(kfd.MAP_MEMORY_TO_GPU, handle=made.handle, device_ids_array_ptr=8, n_devices=1)
 
 
 @pytest.mark.refusal

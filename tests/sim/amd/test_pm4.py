@@ -144,9 +144,7 @@ def test_fillers_and_one_word_nops_are_skipped(compute):
 def test_a_wait_holds_the_queue_until_memory_changes(compute, seed):
     s = compute(seed=seed)
     at = s.out.address
-    s.queue.submit(
-        0xC0053C00, 0x00000015, low(at), high(at), 7, 0xFFFFFFFF, 4, *write32(at + 8, 1)
-    )
+    s.queue.submit(0xC0053C00, 0x00000015, low(at), high(at), 7, 0xFFFFFFFF, 4, *write32(at + 8, 1))
     assert not s.c.until(lambda: s.out.region.read32(8), 0.02)
     assert s.queue.read == 0
     s.out.region.write32(0, 7)

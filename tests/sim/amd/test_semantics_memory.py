@@ -323,9 +323,7 @@ def test_what_is_checked_is_chosen_by_the_descriptor(check, expected):
 
 
 def test_a_buffer_without_records_is_empty_even_unchecked():
-    found = loaded(
-        "buffer_load_b32", values=(7, 8), addresses=[(0, 0), (4, 0)], records=0, check=2
-    )
+    found = loaded("buffer_load_b32", values=(7, 8), addresses=[(0, 0), (4, 0)], records=0, check=2)
     assert found == [[0], [0]]
 
 

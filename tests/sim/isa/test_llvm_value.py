@@ -84,7 +84,7 @@ LANES = {
     "lane": lambda a, b: a + a.lane(b.lane(0)),
     "ballot": lambda a, b: (a < b).ballot() + lane_id(a),
     "unballot": lambda a, b: where(unballot(a.lane(0)), a, b),
-    "pair": lambda a, b: ((a.to(U64) | (b.to(U64) << 32)) << 7),
+    "pair": lambda a, b: (a.to(U64) | (b.to(U64) << 32)) << 7,
     "pair_high": lambda a, b: ((a.to(U64) | (b.to(U64) << 32)) << 3 >> 32).to(U32),
 }
 

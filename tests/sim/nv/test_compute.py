@@ -456,9 +456,7 @@ def test_report_semaphores_of_other_sizes(bench, size, payload, expected):
     made = bench()
     made.data.region.write64(0x8000, 2**64 - 1)
     at = made.output
-    made.channel.submit(
-        0x2005_2056, 6, 1, at & 0xFFFFFFFF, at >> 32, size << 3 | payload << 12
-    )
+    made.channel.submit(0x2005_2056, 6, 1, at & 0xFFFFFFFF, at >> 32, size << 3 | payload << 12)
     assert made.channel.finished()
     assert made.data.region.read(0x8000, 8) == bytes.fromhex(expected)
 
@@ -496,5 +494,3 @@ def test_methods_that_are_refused(bench, words, text):
     number, found = made.faulted()
     assert number == 69
     assert text in found
-
-

@@ -150,9 +150,7 @@ def test_the_semaphore_comes_after_the_data(channel, buffer):
 )
 def test_what_a_launch_refuses(channel, buffer, word, text):
     start = buffer.address
-    channel.submit(
-        *places(start, start + 64), *size(16), *semaphore(start, 1), *launch(word)
-    )
+    channel.submit(*places(start, start + 64), *size(16), *semaphore(start, 1), *launch(word))
     number, found = faulted(channel)
     assert number == 39
     assert text in found

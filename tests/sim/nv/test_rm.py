@@ -302,9 +302,7 @@ def test_the_class_list(client, name):
     mine = client(gpu=name)
     count = mine.control(mine.device, nv_ctrl.GET_CLASSLIST).numClasses
     listed = nv_ctrl.ffi.new("uint32_t[]", count)
-    mine.control(
-        mine.device, nv_ctrl.GET_CLASSLIST, numClasses=count, classList=pointer(listed)
-    )
+    mine.control(mine.device, nv_ctrl.GET_CLASSLIST, numClasses=count, classList=pointer(listed))
     assert set(CHIPS[name][1:]) | {0x90F1, 0xA06C, 0x9067} <= set(listed)
 
 

@@ -297,9 +297,7 @@ def fault(program, kernel, n=0, **options):
     gpu = program.gpu
     a = gpu.put(np.zeros(1024, np.uint32))
     out = gpu.put(np.zeros(1024, np.uint32))
-    launch = program.launch(
-        kernel, (1,), (128,), out, a, options.pop("b", a), a, np.uint32(n)
-    )
+    launch = program.launch(kernel, (1,), (128,), out, a, options.pop("b", a), a, np.uint32(n))
     with pytest.raises(WarpFault) as caught:
         gpu.executor.run(launch, **options)
     return caught.value, launch

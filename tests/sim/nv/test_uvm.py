@@ -115,9 +115,7 @@ def test_mappings_outlive_the_memory_object(client):
 def test_unmapped_memory_is_gone_for_the_gpu_only(client):
     mine = client()
     buffer = mine.buffer()
-    mine.unified(
-        nv_uvm.UNMAP_EXTERNAL, base=buffer.address, length=4096, gpuUuid=mine.uuid
-    )
+    mine.unified(nv_uvm.UNMAP_EXTERNAL, base=buffer.address, length=4096, gpuUuid=mine.uuid)
     memory = mine.host.nvidia.rm.clients[mine.root].find(mine.space).payload.memory
     assert not memory.is_mapped(buffer.address, 1)
     assert buffer.region.read32(0) == 0
@@ -263,5 +261,3 @@ def test_closing_the_file_ends_every_mapping(client):
     memory = mine.host.nvidia.rm.clients[mine.root].find(mine.space).payload.memory
     mine.host.close(mine.uvm)
     assert not memory.is_mapped(buffer.address, 1)
-
-
