@@ -220,7 +220,7 @@ def _sentence(notice: Notice, details: Details) -> tuple[str, dict[str, object]]
         code = error.warp_error & faults.WARP_ERROR_MASK
         name = faults.WARP_ERRORS.get(code, f"error {code:#x}")
         return f"stopped with: {name}", {
-            **({"at": error.address} if error.address else {}),
+            **({"at": error.address} if error.address not in (0, error.pc) else {}),
             "pc": hex(error.pc),
             "address": hex(error.address),
             "sm": error.sm,

@@ -51,9 +51,7 @@ class Allocation:
         return self.kind in (Kind.VRAM, Kind.CONTIGUOUS)
 
 
-def allocate(
-    gpu: Gpu, size: int, kind: Kind, *, view: bool = True, low: bool = True
-) -> Allocation:
+def allocate(gpu: Gpu, size: int, kind: Kind, *, view: bool = True, low: bool = True) -> Allocation:
     """Whole pages, mapped on the GPU, and with `view` on the CPU.
 
     Below 2**40, where channels and launch records can name them, unless `low` is False
@@ -242,9 +240,10 @@ class Memory(Buffers):
 
     def adopt(self, address: int, size: int, name: str = "") -> Buffer:
         """Pages of this process that the GPU may use too; the caller keeps them alive."""
-        if address % PAGE or size % PAGE or size <= 0:
+        are_numbers = isinstance(address, int) and isinstance(size, int)
+        if not are_numbers or address % PAGE or size % PAGE or address <= 0 or size <= 0:
             raise BufferUseError(
-                "user memory must be whole pages", facts={"address": hex(address), "size": size}
+                "user memory must be whole pages", facts={"address": address, "size": size}
             )
         allocation = adopt(self._gpu, address, size)
         buffer = Buffer(self._device, address, size, None, name, allocation)

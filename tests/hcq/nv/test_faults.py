@@ -264,8 +264,9 @@ def test_what_an_sm_met_comes_with_its_program_counter(code, text):
 def test_the_address_an_sm_stopped_at_is_translated():
     error = told(13, Details([], [SmError(0, 0x0F, 4, 0x12345, 0x99002)]))
     assert (error.facts["address"], error.facts["nearest"]) == ("0x99002", "near 0x99002")
-    none = told(13, Details([], [SmError(0, 0x08, 4, 0x12345, 0)]))
-    assert none.facts["nearest"] == "unknown"
+    for address in (0, 0x12345):  # no address of data
+        none = told(13, Details([], [SmError(0, 0x08, 4, 0x12345, address)]))
+        assert none.facts["nearest"] == "unknown"
 
 
 @pytest.mark.row("HCQ-12")

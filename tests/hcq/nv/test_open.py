@@ -7,6 +7,7 @@ import pytest
 
 from hcq import host, nv
 from hcq.errors import (
+    BufferUseError,
     DeviceLost,
     DeviceNotFound,
     DeviceOpenError,
@@ -463,6 +464,18 @@ def test_views_of_video_memory_end_at_bar1(machine):
 
 
 @pytest.mark.row("NV-18")
+def test_room_in_bar1_comes_back_with_the_memory(machine):
+    machine("sm_90", bar1=64 << 20)
+    device = nv.open(0)
+    for _ in range(4):
+        buffer = device.allocate(30 << 20, cpu_access=True)
+        assert buffer.region is not None
+        device.free(buffer)
+        device.synchronize()
+    device.close()
+
+
+@pytest.mark.row("NV-18")
 @pytest.mark.parametrize(("size", "unit"), [(4096, 4096), (8 << 20, 2 << 20), (9 << 20, 2 << 20)])
 def test_large_video_memory_takes_pages_of_2_mib(machine, size, unit):
     machine("sm_90")
@@ -562,3 +575,16 @@ def test_the_doorbell_goes_through_bar1_from_hopper_on(machine, monkeypatch, chi
     monkeypatch.setattr(sim, "ioctl", noted)
     nv.open(0).close()
     assert seen == [parameters]
+
+
+@pytest.mark.row("NV-18")
+@pytest.mark.refusal
+@pytest.mark.parametrize(
+    ("address", "size"), [(4097, 4096), (4096, 100), (4096, 0), (0, 4096), (-4096, 4096), ("a", 1)]
+)
+def test_user_memory_that_is_no_whole_pages_is_refused(machine, address, size):
+    machine("sm_90")
+    device = nv.open(0)
+    with pytest.raises(BufferUseError, match="user memory must be whole pages"):
+        device.adopt(address, size)
+    device.close()
