@@ -132,10 +132,12 @@ class _Run(NativeLaunch[Kernel, ThreadRecord]):
         self._lanes = executor.lanes(dispatch.threads, dispatch.wave_size)
         self._shared = executor.launch_record
         self._shared.prepare(dispatch, self._lanes)
+        self._kernel = self.find_kernel(self._translated)
+
+    def _translated(self) -> Kernel:
+        dispatch = self._dispatch
         denormals = launch_denormals(dispatch.rsrc1)
-        self._kernel = self.find_kernel(
-            lambda: self._kernels.at(dispatch.code, dispatch.wave_size, denormals)
-        )
+        return self._kernels.at(dispatch.code, dispatch.wave_size, denormals)
 
     def run(self) -> None:
         """Run to the end; WaveFault."""
