@@ -344,8 +344,15 @@ def _memory(code: Code, slot: Slot) -> Operand:
     if "U" not in parts or not bits.take(91):
         return replace(operand, base=base)
     _, low, _, _, descriptor, sized, _ = parts["U"]
-    if sized and not (is_wide and bits.take(int(sized))):
-        raise BadOperand(f"{code.row.name} with a 32-bit base")
+    if sized and not is_wide:
+        raise BadOperand(f"{code.row.name} with a 32-bit address")
+    if sized and not bits.take(int(sized)):
+        if descriptor and bits.take(int(descriptor)):
+            raise BadOperand(f"{code.row.name} with a descriptor and a 32-bit base")
+        # A 32-bit base that is extended with zeros, on a 64-bit uniform address.
+        short = replace(operand, wide=False, modifiers=("short",))
+        uniform = uniform_register(code, int(low), 2)
+        return replace(short, base=replace(base, count=1), ubase=uniform)
     if descriptor and bits.take(int(descriptor)):
         pair = replace(uniform_register(code, int(low), 2), hidden=_is_short(code))
         return replace(operand, base=base, descriptor=pair)

@@ -113,7 +113,8 @@ class _Writer:
         if operand.base and self._is_shown(operand, operand.base):
             scale = f".X{operand.scale}" * (operand.scale > 1)
             wide = ".64" * (operand.wide and uniform is not None)
-            parts.append(self.reg(operand.base) + scale + wide)
+            short = ".U32" * ("short" in operand.modifiers)
+            parts.append(self.reg(operand.base) + scale + wide + short)
         if operand.ubase and (operand.kind == "mem" or self._is_shown(operand, operand.ubase)):
             parts.append(self.ureg(operand.ubase))
         if operand.value or not parts:
@@ -124,7 +125,8 @@ class _Writer:
         """A zero base is left out unless nothing else is there."""
         zero = ZERO_REGISTER if base.kind == "reg" else zero_uniform(self.chip)
         if operand.kind == "mem" and operand.ubase:
-            return base is operand.ubase or base.index != zero
+            is_named = base is operand.ubase or "short" in operand.modifiers
+            return is_named or base.index != zero
         return base.index != zero or not operand.value or operand.wide
 
 

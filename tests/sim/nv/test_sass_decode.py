@@ -159,7 +159,7 @@ def test_code_is_a_row_of_16_byte_instructions():
         (FADD & ~0xFFF | 0xFFF, "unknown opcode 0xfff"),
         (FADD | 1 << 90, "FADD with unknown bits 0x40000000000000000000000"),
         (LDG | 7 << 73, "LDG with the value 7 in the field at bit 73"),
-        (LDG & ~(1 << 72), "LDG with a 32-bit base"),
+        (LDG & ~(1 << 72), "LDG with a 32-bit address"),
         (0x000FE200000008001000000900097230, "HADD2 has no such half of operand Z"),
         (0x000FEA00038000000000000000007941 | 1 << 91, "BSYNC with unknown bits"),
         (0x000E24000020D8000000000A000A7311 & ~(3 << 75), "F2I of 64 bits without"),
