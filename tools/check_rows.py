@@ -1,7 +1,7 @@
 """Which contract rows of a milestone lack a passing, unskipped test.
 
-`python tools/check_rows.py A` runs the default suite and prints them, one a
-line; the exit code is 1 if there are any. A test names the row it shows with
+`python tools/check_rows.py A` (or `A B`) runs the default suite and prints them, one
+a line; the exit code is 1 if there are any. A test names the row it shows with
 `@pytest.mark.row("HCQ-04")`.
 """
 
@@ -46,14 +46,15 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
 
 def main() -> int:
     letters = sys.argv[1:]
-    if len(letters) != 1 or not due(letters[0]):
-        print("usage: python tools/check_rows.py LETTER", file=sys.stderr)
+    if not letters or not all(due(letter) for letter in letters):
+        print("usage: python tools/check_rows.py LETTER...", file=sys.stderr)
         return 2
+    wanted = {row: feature for letter in letters for row, feature in due(letter).items()}
     shown = Shown()
     sys.path.insert(0, str(ROOT))
     options = ["-q", "-n", "auto", "-p", "tools.check_rows", "--rootdir", str(ROOT)]
     outcome = pytest.main([*options, str(ROOT / "tests")], plugins=[shown])
-    missing = {r: f for r, f in due(letters[0]).items() if r not in shown.passed - shown.failed}
+    missing = {r: f for r, f in wanted.items() if r not in shown.passed - shown.failed}
     for row, feature in missing.items():
         print(f"{row}\t{feature}")
     return 1 if missing or outcome else 0
