@@ -55,7 +55,9 @@ def test_nothing_to_do_is_no_call(interpreter):
 
 
 def test_realizing_realised_nodes_runs_nothing(interpreter):
-    realize([ones(interpreter, 3)])
+    node = ones(interpreter, 3)
+    assert schedule([node]) == []
+    realize([node])
 
 
 def test_an_unused_node_never_runs(interpreter):
