@@ -15,7 +15,7 @@ from jit.axes import Axes, nested
 from jit.dtype import DType, dtypes
 from jit.kernel import Argument, Axis, Expr, Kernel, Pool, Store
 from jit.lower import Body
-from jit.simplify import Algebra, Atom, Sum
+from jit.simplify import Atom, Sum
 from jit.value import Condition, Value, each_value
 from runtime.call import Estimate
 
@@ -163,7 +163,6 @@ class _Writer:
         self._settled = settled
         self._arguments = {slot: at for at, slot in enumerate(slots)}
         self._numbers = {atom: n for n, atom in enumerate([*axes.groups[0], *axes.groups[1]])}
-        self._algebra: Algebra = axes.algebra
         self._sums: dict[Sum, Expr] = {}
 
     def write(self, value: Value) -> None:

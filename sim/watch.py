@@ -72,11 +72,11 @@ sleep:
 again:
   br label %round
 rang:
-  ret i64 0
+  ret i64 RANG
 leave:
-  ret i64 -1
+  ret i64 WOKEN
 tired:
-  ret i64 -2
+  ret i64 PATIENCE_OVER
 }
 """
 
@@ -120,6 +120,9 @@ def _compiled() -> Any:
         "WAIT": _WAIT_PRIVATE,
         "YIELDS": YIELDS,
         "SLEEP": SLEEP_NANOSECONDS,
+        "WOKEN": WOKEN,
+        "RANG": RANG,
+        "PATIENCE_OVER": PATIENCE_OVER,
     }
     text = _IR
     for name, value in values.items():

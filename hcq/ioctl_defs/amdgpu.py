@@ -41,7 +41,4 @@ GET_CLIENT  = iowr(ffi, "DRM_GET_CLIENT", "d", 0x05, "struct drm_client")
 INFO        = iow(ffi, "DRM_AMDGPU_INFO", "d", 0x45, "struct drm_amdgpu_info")
 
 INFO_ACCEL_WORKING = 0x00
-INFO_READ_MMR_REG  = 0x15
-INFO_DEV_INFO      = 0x16
 
-RENDER_NODE = "/dev/dri/renderD{minor}"

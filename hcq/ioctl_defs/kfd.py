@@ -320,8 +320,6 @@ QUEUE_PERCENTAGE = Layout("KFD_QUEUE_PERCENTAGE", 32, {
     "percentage": ( 7, 0),
 })
 
-# The header at the start of each XCC's save area: kfd_context_save_area_header, 40 bytes.
-CONTEXT_SAVE_AREA_HEADER_SIZE = 40
 EOP_BUFFER_SIZE         = 4096
 # Exception codes of queues and devices as they appear in a save area.
 # Source: interface 1.13, enum kfd_dbg_trap_exception_code.

@@ -36,7 +36,6 @@ class Arch:
     shared_sizes: tuple[int, ...]  # KiB an SM can be set to
     has_system_shared_in_code: bool  # a cubin's shared section includes the system's KiB
     max_shared: int  # bytes a block may use
-    has_64_bit_copy_payload: bool
     max_threads: int = 1024
     registers: int = 65536  # of an SM
 
@@ -67,7 +66,6 @@ SM_80 = Arch(
     shared_sizes=LARGE,
     has_system_shared_in_code=False,
     max_shared=163 * KIB,
-    has_64_bit_copy_payload=False,
 )
 SM_86 = Arch(
     name="sm_86",
@@ -83,7 +81,6 @@ SM_86 = Arch(
     shared_sizes=SMALL,
     has_system_shared_in_code=False,
     max_shared=99 * KIB,
-    has_64_bit_copy_payload=False,
 )
 SM_89 = Arch(
     name="sm_89",
@@ -99,7 +96,6 @@ SM_89 = Arch(
     shared_sizes=SMALL,
     has_system_shared_in_code=False,
     max_shared=99 * KIB,
-    has_64_bit_copy_payload=False,
 )
 SM_90 = Arch(
     name="sm_90",
@@ -115,7 +111,6 @@ SM_90 = Arch(
     shared_sizes=LARGEST,
     has_system_shared_in_code=True,
     max_shared=227 * KIB,
-    has_64_bit_copy_payload=True,
 )
 SM_100 = Arch(
     name="sm_100",
@@ -131,7 +126,6 @@ SM_100 = Arch(
     shared_sizes=LARGEST,
     has_system_shared_in_code=True,
     max_shared=227 * KIB,
-    has_64_bit_copy_payload=True,
 )
 SM_120 = Arch(
     name="sm_120",
@@ -147,7 +141,6 @@ SM_120 = Arch(
     shared_sizes=SMALL,
     has_system_shared_in_code=True,
     max_shared=99 * KIB,
-    has_64_bit_copy_payload=True,
 )
 
 ARCHES: tuple[Arch, ...] = (SM_80, SM_86, SM_89, SM_90, SM_100, SM_120)

@@ -12,7 +12,6 @@ from hcq.nv.defs.host import Operation, SecOp
 from hcq.queue import Number, Word, high, low
 
 HOST_SUBCHANNEL, COMPUTE_SUBCHANNEL, COPY_SUBCHANNEL = 0, 1, 4
-LOW_WORD = 0xFFFF_FFFF
 
 
 def method(subchannel: int, address: int, *data: Word) -> list[Word]:

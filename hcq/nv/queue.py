@@ -14,7 +14,7 @@ from hcq.nv import methods
 from hcq.nv.arch import Arch
 from hcq.nv.defs import copy as copy_defs
 from hcq.nv.defs import qmd
-from hcq.nv.defs.host import MAX_SEGMENT_WORDS, Operation
+from hcq.nv.defs.host import MAX_METHOD_COUNT, MAX_SEGMENT_WORDS, Operation
 from hcq.nv.program import Program
 from hcq.nv.qmd import HOLES
 from hcq.queue import (
@@ -35,7 +35,7 @@ from hcq.queue import (
 from hcq.timeline import TIME_OFFSET
 
 MAX_COPY_PIECES = 4096
-MAX_WRITE_WORDS = 0x1FFF
+MAX_WRITE_WORDS = MAX_METHOD_COUNT
 RECORD_WORDS = qmd.ALIGNMENT // 4
 WORD_MASK = 0xFFFF_FFFF
 _LAUNCH = plain(methods.launch(0))

@@ -13,8 +13,6 @@ from typing import Any
 from hcq.ioctl_defs import kfd
 from sim.refusal import Refusal
 
-_NANOSECONDS_PER_MILLISECOND = 1_000_000
-
 
 @dataclass
 class Event:
@@ -24,7 +22,6 @@ class Event:
     kind: int
     auto_reset: bool
     signaled: bool = False
-    destroyed: bool = False
     age: int = 1
     data: dict[str, Any] = field(default_factory=dict)
     waiters: "list[Waiter]" = field(default_factory=list)
@@ -74,7 +71,6 @@ class Events:
         """Waiters of the event end with a failure."""
         with self.changed:
             event = self._find(identity)
-            event.destroyed = True
             for waiter in event.waiters:
                 waiter.failed = True
             del self._events[identity]

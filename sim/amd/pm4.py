@@ -14,7 +14,7 @@ from hcq.amd.defs import pm4
 from hcq.amd.defs.pm4 import Opcode
 from hcq.errors import SimFault
 from sim.amd import launch
-from sim.amd.queue import SIGNS, Frame, Queue, compare
+from sim.amd.queue import Frame, Queue, compare
 from sim.fields import fields, not_simulated
 
 if TYPE_CHECKING:
@@ -200,11 +200,7 @@ def wait_reg_mem(queue: Pm4Queue, body: "array[int]") -> bool:
     fields(pm4.WAIT_REG_MEM_POLL, body[5])
     address, reference, mask = body[2] << 32 | body[1], body[3], body[4]
     value = queue.gpu.memory.read32(address) & mask
-    if compare(control["function"], value, reference):
-        return True
-    sign = SIGNS[control["function"]]
-    queue.waits_for = f"{address:#x} & {mask:#x} {sign} {reference:#x}, it holds {value:#x}"
-    return False
+    return compare(control["function"], value, reference)
 
 
 @packet(Opcode.WRITE_DATA, 4, _ANY)

@@ -59,7 +59,6 @@ class Queue:
         self.stopping = False
         self.halted = False
         self.percentage = 100
-        self.waits_for = ""  # what the packet at the read pointer waits for
         self.fault = ""
         # Guess: a queue that is empty when created goes on where its pointers stand, as a
         # restored queue does. A fresh one has zeros there.
@@ -151,7 +150,6 @@ class Queue:
         words = frame.words[frame.position : end]
         # The position moves first: an indirect buffer puts its own frame on top.
         frame.position = end
-        self.waits_for = ""
         if not self.packet(words):
             frame.position = end - length
             return False
@@ -229,7 +227,6 @@ COMPARISONS: tuple[Any, ...] = (
     lambda a, b: a >= b,
     lambda a, b: a > b,
 )
-SIGNS = ("always", "<", "<=", "==", "!=", ">=", ">")
 
 
 def compare(function: int, value: int, reference: int) -> bool:

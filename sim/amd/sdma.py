@@ -12,7 +12,7 @@ from hcq.amd.defs import pm4, sdma
 from hcq.amd.defs.sdma import Op
 from hcq.bits import Layout
 from hcq.errors import SimFault
-from sim.amd.queue import SIGNS, Frame, Queue, compare
+from sim.amd.queue import Frame, Queue, compare
 from sim.fields import fields, not_simulated
 
 Handler = Callable[["SdmaQueue", "array[int]"], bool]
@@ -194,11 +194,7 @@ def poll_regmem(queue: SdmaQueue, words: "array[int]") -> bool:
         raise SimFault(f"SDMA POLL_REGMEM retry_count {retry['retry_count']:#x} is not simulated")
     address, reference, mask = _address(words, 1), words[3], words[4]
     value = queue.gpu.memory.read32(address) & mask
-    if compare(header["func"], value, reference):
-        return True
-    sign = SIGNS[header["func"]]
-    queue.waits_for = f"{address:#x} & {mask:#x} {sign} {reference:#x}, it holds {value:#x}"
-    return False
+    return compare(header["func"], value, reference)
 
 
 @packet(Op.TRAP, 0, sdma.TRAP_WORDS)

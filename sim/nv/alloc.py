@@ -166,10 +166,9 @@ def address_space(new: New) -> Made:
     parent = new.under(classes.NV01_DEVICE_0)
     if new.args.index:
         raise RmStatus(NOT_SUPPORTED, f"address space index {new.args.index} is not simulated")
-    external = bool(new.args.flags & nv_rm.ADDRESS_SPACE_EXTERNALLY_OWNED)
-    if not external:
+    if not new.args.flags & nv_rm.ADDRESS_SPACE_EXTERNALLY_OWNED:
         raise RmStatus(NOT_SUPPORTED, "only externally owned address spaces are simulated")
-    return Made(parent, VaSpace(parent.gpu, external=external))
+    return Made(parent, VaSpace(parent.gpu))
 
 
 @makes(series.SYSTEM_MEMORY, series.VIDEO_MEMORY, params=nv_rm.MEMORY)

@@ -75,7 +75,6 @@ class Channel:
         self.is_hung = False
         self.stopping = False
         self.halted = False
-        self.waits_for = ""
         self.fault = ""
         self.get = 0
         self.put = 0
@@ -226,7 +225,6 @@ class Channel:
         """The next data word of a method; False: it waits."""
         offset = method.offset
         engine = self.engines.get(method.subchannel)
-        self.waits_for = ""
         if method.immediate is not None:
             taken, data = 0, array("I", [method.immediate])
         else:

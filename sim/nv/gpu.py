@@ -21,16 +21,17 @@ from sim.nv.usermode import NEVER, Usermode
 METHOD_NANOSECONDS = 20
 LAUNCH_NANOSECONDS = 3_000
 COPY_BYTES_PER_NANOSECOND = 50
-RUNLIST = 0
 UUID_BYTES = 16
 
 
 class VaSpace:
-    """A GPU address space: page table, and the units that run code in it."""
+    """A GPU address space: page table, and the units that run code in it.
 
-    def __init__(self, gpu: "Gpu", *, external: bool) -> None:
+    Its mappings are unified memory's.
+    """
+
+    def __init__(self, gpu: "Gpu") -> None:
         self.gpu = gpu
-        self.is_external = external  # its mappings are unified memory's
         self.is_registered = False  # with unified memory
         self.memory = GpuMemory()
         self._executor: Executor | None = None

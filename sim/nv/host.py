@@ -153,9 +153,6 @@ def _acquire(channel: "Channel", address: int, payload: int, *, wide: bool, oper
         passed = (value | payload) != (1 << bits) - 1
     else:
         raise SimFault(f"SEM_EXECUTE operation {operation} is not known")
-    if not passed:
-        name = Operation(operation).name
-        channel.waits_for = f"{address:#x} {name} {payload:#x}, it holds {value:#x}"
     return passed
 
 

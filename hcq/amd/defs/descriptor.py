@@ -48,7 +48,6 @@ EM_AMDGPU               = 224
 ELFOSABI_AMDGPU_HSA     = 64
 # ABI version byte -> code object version
 ABI_VERSIONS            = {2: 4, 3: 5, 4: 6}
-EF_AMDGPU_MACH_MASK     = 0xFF
 MACHINES = {
     0x30: "gfx908",  0x3F: "gfx90a",  0x4C: "gfx942",  0x4F: "gfx950",
     0x36: "gfx1030", 0x41: "gfx1100", 0x46: "gfx1101", 0x47: "gfx1102", 0x44: "gfx1103",
@@ -95,4 +94,3 @@ HIDDEN_ARGUMENTS = {
     "hidden_global_offset_y": (48, 8), "hidden_global_offset_z": (56, 8),
     "hidden_grid_dims":      (64, 2),  "hidden_dynamic_lds_size": (120, 4),
 }  # fmt: skip
-HIDDEN_ARGUMENTS_SIZE   = 256

@@ -185,7 +185,6 @@ DMA_DATA_COMMAND = Layout("DMA_DATA_COMMAND", 32, {
     "byte_count": (25,  0),
 })
 DMA_SRC_ADDRESS, DMA_SRC_DATA, DMA_ADDRESS_L2 = 0, 2, 3
-DMA_MAX_BYTES = (1 << 26) - 32
 
 PRED_EXEC_CONTROL = Layout("PRED_EXEC", 32, {
     "device_select": (31, 24),  # XCC mask

@@ -34,11 +34,6 @@ class Kernel:
     functions: dict[bool, int] = field(default_factory=dict)  # full waves, others
     targets: set[int] = field(default_factory=set)  # computed branch targets seen so far
 
-    @property
-    def instruction_count(self) -> int:
-        """Instructions in the code."""
-        return sum(len(block.instructions) for block in self.program.blocks.values())
-
     @cached_property
     def problems(self) -> dict[int, SimFault]:
         """Where control flow ends in nothing that can be executed, and why."""

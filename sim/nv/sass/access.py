@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from hcq.errors import SimFault
-from sim.isa.value import BOOL, F16, F32, F64, I32, I64, U16, U32, U64, Type, Value, where
+from sim.isa.value import BOOL, F32, F64, I32, U16, U32, U64, Type, Value, where
 from sim.nv.sass.instruction import TRUE_PREDICATE, ZERO_REGISTER, Instruction, Operand
 
 # What arithmetic makes of NaNs, by width.
@@ -155,10 +155,6 @@ class Access:
             return ~value
         return -value if operand.neg else value
 
-    def i64(self, at: int) -> Value:
-        """The same, signed."""
-        return self.u64(at).bits(I64)
-
     def constant_of(self, at: int) -> int | None:
         """The number of an immediate source, None for anything else."""
         operand = self.data[at]
@@ -191,6 +187,10 @@ class Access:
         if "H1_H1" in operand.modifiers:
             low = high
         return self._half_signs(low, operand), self._half_signs(high, operand)
+
+    def half(self, at: int) -> Value:
+        """The half of source `at` that is meant, a 16-bit pattern, signs applied, U16."""
+        return self.halves(at)["H1" in self.data[at].modifiers]
 
     @staticmethod
     def _half_signs(bits: Value, operand: Operand) -> Value:
@@ -294,8 +294,3 @@ def saturate(value: Value) -> Value:
     """Between 0 and 1; NaN is +0."""
     above = where(value > 1.0, 1.0, value)
     return where(value > 0.0, above, value.constant(value.type, 0.0))
-
-
-def half_of(bits: Value) -> Value:
-    """A 16-bit pattern as a half."""
-    return bits.bits(F16)

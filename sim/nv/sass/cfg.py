@@ -19,7 +19,6 @@ from sim.nv.sass.semantics import CONTROL
 PAGE = 4096
 # What ends a block: lanes may part, wait, or leave.
 ENDS = CONTROL - {"BSSY", "BREAK", "BMOV", "B2R", "YIELD"}
-STOPS = frozenset({"RET", "BRX"})  # unconditionally, nothing known follows
 
 
 @dataclass

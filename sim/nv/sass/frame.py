@@ -30,7 +30,6 @@ LIVE = state.EXEC  # lanes that have not exited
 THREAD_ID, PLACES, UNIFORM, BARRIER = 0, 1, 2, 10
 FIRST_REGISTER = 26
 ROW = 128
-UNIFORM_COUNT = 256
 BARRIER_COUNT = 16
 
 DISPATCH = -(1 << 31)  # in state.RESUME: the lanes are not at one place

@@ -20,7 +20,7 @@ from sim.nv.sass.instruction import Operand
 from sim.nv.sass.semantics import means
 
 LANES = range(32)
-ROWS, COLUMNS = 16, 8
+ROWS = 16
 
 
 def _words(x: Access, operand: Operand) -> list[Value]:
