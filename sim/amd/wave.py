@@ -24,7 +24,6 @@ from sim.amd.rdna.launch import (
     vector_registers,
 )  # fmt: skip
 from sim.amd.rdna.mode import launch_denormals
-from sim.amd.rdna.semantics import all_semantics
 from sim.isa import state
 from sim.isa.executor import BaseExecutor, ExecutionFault
 from sim.isa.native import Library, load_library
@@ -70,7 +69,6 @@ class Executor(BaseExecutor[Dispatch]):
 
     def set_up(self) -> None:
         """Make what only this instruction set has."""
-        all_semantics()  # now: a launch may come while the process ends and imports fail
         self.kernels = Kernels(self.memory, self.jit)
         self.launch_record = LaunchRecord()  # one dispatch runs at a time
         self.records = [ThreadRecord(number) for number in range(self.threads)]

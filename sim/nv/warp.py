@@ -21,7 +21,6 @@ from sim.memory import PageFault
 from sim.nv.sass import frame
 from sim.nv.sass.kernels import Kernel, Kernels, explain
 from sim.nv.sass.launch import LaunchRecord, ThreadRecord
-from sim.nv.sass.semantics import all_semantics
 from sim.nv.sass.translate import WANTS_PART
 
 BRANCH_REACH = 1 << 16  # bytes behind known code where a table's targets may lie
@@ -73,7 +72,6 @@ class Executor(BaseExecutor[Launch]):
 
     def set_up(self) -> None:
         """Make what only this instruction set has."""
-        all_semantics()  # now: a launch may come while the process ends and imports fail
         self.kernels = Kernels(self.memory, self.jit)
         self.launch_record = LaunchRecord()  # one launch runs at a time
         self.records = [ThreadRecord(number) for number in range(self.threads)]

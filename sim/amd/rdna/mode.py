@@ -115,6 +115,11 @@ def flush(value: Value) -> Value:
     return where((bits & _EXPONENT) == 0, bits & _SIGN, bits).bits(F32)
 
 
+def clamp_to_one(value: Value) -> Value:
+    """Into [0, 1]; NaN becomes 0 (DX10_CLAMP, which the compiler always sets)."""
+    return where(value >= 1.0, 1.0, where(value > 0.0, value, 0.0))
+
+
 def _same(instruction: Instruction, wanted: int, kept: int) -> None:
     if wanted != kept:
         raise SimFault(

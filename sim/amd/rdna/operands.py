@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from hcq.errors import SimFault
+from sim.amd.rdna.categories import lookup
 from sim.amd.rdna.dpp import shuffle
 from sim.amd.rdna.instruction import Instruction, Operand, inline_bits
-from sim.amd.rdna.mode import KEEP_RESULTS, KEEP_SOURCES, flush
+from sim.amd.rdna.mode import KEEP_RESULTS, KEEP_SOURCES, clamp_to_one, flush
 from sim.amd.rdna.registers import Registers
 from sim.amd.rdna.relative import MOVES, move
-from sim.amd.rdna.semantics import Semantic, Token, lookup
-from sim.isa.value import F16, F32, U16, U32, U64, Type, Value, lane_id, unballot, where
+from sim.amd.rdna.semantics import Semantic, Token
+from sim.isa.value import F16, F32, U16, U32, U64, Type, Value, lane_id, unballot
 
 # Upper halves of the addresses of LDS and scratch in the flat address space.
 # Source: Linux amdkfd kfd_flat_memory.c, apertures of GFX9 and later.
@@ -346,11 +347,6 @@ def _modify_float(instruction: Instruction, value: Value) -> Value:
     if scale is not None:
         value = value * scale
     return clamp_to_one(value) if instruction.clamp else value
-
-
-def clamp_to_one(value: Value) -> Value:
-    """Into [0, 1]; NaN becomes 0 (DX10_CLAMP, which the compiler always sets)."""
-    return where(value >= 1.0, 1.0, where(value > 0.0, value, 0.0))
 
 
 def _commit(write: Write, registers: Registers) -> None:

@@ -30,10 +30,8 @@ Source: AMD "RDNA3" Instruction Set Architecture, chapter 16 (instructions), cha
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, TypeVar
 
-from hcq.errors import SimFault, nearest
 from sim.isa.value import Type
 
 Token = Type | str | int
@@ -71,14 +69,14 @@ class Semantic:
     ignores_exec: bool = False  # writes lanes whether active or not (v_writelane_b32)
 
 
-_REGISTRY: dict[str, Semantic] = {}
+REGISTRY: dict[str, Semantic] = {}
 
 
 def define(semantic: Semantic) -> None:
     """Add one meaning; a second owner of a mnemonic is refused."""
-    if semantic.name in _REGISTRY:
+    if semantic.name in REGISTRY:
         raise ValueError(f"{semantic.name} has a meaning already")
-    _REGISTRY[semantic.name] = semantic
+    REGISTRY[semantic.name] = semantic
 
 
 def scalar(
@@ -107,22 +105,6 @@ def vector(
         return function
 
     return register
-
-
-def lookup(name: str) -> Semantic:
-    """The meaning of a mnemonic; SimFault names one that has none."""
-    registry = all_semantics()
-    if name not in registry:
-        raise SimFault(f"instruction {name} is not simulated{nearest(name, registry)}")
-    return registry[name]
-
-
-@cache
-def all_semantics() -> dict[str, Semantic]:
-    """Every meaning by mnemonic."""
-    from sim.amd.rdna import categories
-
-    return _REGISTRY if categories.MODULES else {}
 
 
 def _tuple(token: Token | tuple[Token, ...]) -> tuple[Token, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sim.amd.rdna.convert import pack
 from sim.amd.rdna.half import add_unsigned, subtract_unsigned
-from sim.amd.rdna.operands import clamp_to_one
+from sim.amd.rdna.mode import clamp_to_one
 from sim.amd.rdna.semantics import Token, vector
 from sim.amd.rdna.vop2 import larger, maximum, minimum, shift_left, shift_right, smaller
 from sim.amd.rdna.vop3 import saturated_difference, saturated_sum

@@ -17,6 +17,7 @@ from sim.isa.numpy_value import NumpyValue
 from sim.isa.value import BOOL, U32, Type, Value
 from sim.memory import GpuMemory, PageFault
 from sim.nv.sass.access import NANS, Access
+from sim.nv.sass.categories import lookup
 from sim.nv.sass.cfg import CodeReader
 from sim.nv.sass.decode import chip_number
 from sim.nv.sass.emit_registers import BLOCK_FIELDS, FIXED, THREAD_FIELDS
@@ -24,7 +25,7 @@ from sim.nv.sass.instruction import Instruction
 from sim.nv.sass.launch import LOCAL_TOP, shared_size
 from sim.nv.sass.memory_ops import is_memory
 from sim.nv.sass.operands import INSTRUCTION_SIZE
-from sim.nv.sass.semantics import NO_EFFECT, lookup
+from sim.nv.sass.semantics import NO_EFFECT
 
 if TYPE_CHECKING:
     from sim.isa.launch import Lanes

@@ -10,11 +10,8 @@ NVIDIA CUDA Binary Utilities, "Instruction Set Reference".
 """
 
 from collections.abc import Callable
-from functools import cache
 
-from hcq.errors import SimFault, nearest
 from sim.nv.sass.access import Access
-from sim.nv.sass.instruction import Instruction
 
 Function = Callable[[Access], None]
 
@@ -31,7 +28,7 @@ CONTROL = frozenset({
     "B2R", "YIELD",
 })  # fmt: skip
 
-_REGISTRY: dict[str, Function] = {}
+REGISTRY: dict[str, Function] = {}
 
 
 def means(*names: str) -> Callable[[Function], Function]:
@@ -39,28 +36,9 @@ def means(*names: str) -> Callable[[Function], Function]:
 
     def register(function: Function) -> Function:
         for name in names:
-            if name in _REGISTRY:
+            if name in REGISTRY:
                 raise ValueError(f"{name} has a meaning already")
-            _REGISTRY[name] = function
+            REGISTRY[name] = function
         return function
 
     return register
-
-
-def lookup(instruction: Instruction) -> Function:
-    """The meaning of an instruction; SimFault names one that has none."""
-    registry = all_semantics()
-    name = instruction.name
-    if name not in registry:
-        raise SimFault(
-            f"instruction {instruction.spelling} is not simulated{nearest(name, registry)}"
-        )
-    return registry[name]
-
-
-@cache
-def all_semantics() -> dict[str, Function]:
-    """Every meaning by mnemonic."""
-    from sim.nv.sass import categories
-
-    return _REGISTRY if categories.MODULES else {}

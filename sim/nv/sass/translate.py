@@ -19,6 +19,7 @@ from sim.isa.native import ATTRIBUTES
 from sim.isa.value import BOOL, U32, Value
 from sim.nv.sass import frame
 from sim.nv.sass.access import NANS, PREDICATES, Access, guard_of, read_flag
+from sim.nv.sass.categories import lookup
 from sim.nv.sass.cfg import Block, Program
 from sim.nv.sass.dispatcher import DISPATCHER
 from sim.nv.sass.emit_control import CONTROL_EMITTERS
@@ -27,7 +28,7 @@ from sim.nv.sass.emit_registers import EmitRegisters
 from sim.nv.sass.instruction import ZERO_REGISTER, Instruction, Operand
 from sim.nv.sass.memory_ops import is_memory
 from sim.nv.sass.operands import INSTRUCTION_SIZE
-from sim.nv.sass.semantics import NO_EFFECT, lookup
+from sim.nv.sass.semantics import NO_EFFECT
 
 EVERYTHING = set(range(frame.KEYS))
 WANTS_PART = 1  # in state.JUMP with status JUMPED: the other function is not translated yet

@@ -13,13 +13,14 @@ import pytest
 
 from hcq.errors import SimFault
 from sim.amd.rdna import formats, mode
+from sim.amd.rdna.categories import all_semantics
 from sim.amd.rdna.decode import decode
 from sim.amd.rdna.interpret import Wave
 from sim.amd.rdna.memory_ops import OPERATIONS
 from sim.amd.rdna.opcodes import OPCODES
 from sim.amd.rdna.operands import execute
 from sim.amd.rdna.relative import MOVES
-from sim.amd.rdna.semantics import CONTROL, NO_EFFECT, all_semantics
+from sim.amd.rdna.semantics import CONTROL, NO_EFFECT
 from sim.amd.wave import Dispatch, Executor
 from sim.memory import GpuMemory
 

@@ -217,7 +217,6 @@ def test_an_unknown_dpp_control_is_refused():
 
 @pytest.mark.refusal
 def test_a_second_owner_of_a_mnemonic_is_refused():
-    semantics.all_semantics()
     with pytest.raises(ValueError, match="v_add_f32 has a meaning already"):
         semantics.vector("v_add_f32", F32, F32, to=F32)(lambda a, b: a)
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sim.amd.rdna.categories import all_semantics
 from sim.amd.rdna.instruction import Instruction, Operand
 from sim.amd.rdna.interpret import Wave
 from sim.amd.rdna.operands import execute
-from sim.amd.rdna.semantics import all_semantics
 
 TABLE = Path(__file__).parent / "vectors" / "comparisons.txt"
 FAMILIES = {"float": ("f16", "f32", "f64"), "signed": ("i16", "i32", "i64"),

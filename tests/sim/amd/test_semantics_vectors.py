@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from sim.amd.rdna.categories import all_semantics
 from sim.amd.rdna.instruction import Instruction, Operand
 from sim.amd.rdna.interpret import Wave
 from sim.amd.rdna.operands import execute
-from sim.amd.rdna.semantics import all_semantics
 from sim.isa.value import Type
 
 VECTORS = Path(__file__).parent / "vectors"

@@ -12,9 +12,9 @@ import pytest
 from nv_straight import ALWAYS, Machine, State
 from nv_vectors import CASES
 
+from sim.nv.sass.categories import all_semantics
 from sim.nv.sass.decode import decode
 from sim.nv.sass.instruction import Instruction, Operand
-from sim.nv.sass.semantics import all_semantics
 
 LANE = np.arange(32, dtype=np.uint32)
 ENGINES = ("interpret", "translate")

@@ -12,9 +12,10 @@ from nv_straight import Machine, State
 from nv_vectors import CASES
 
 from hcq.errors import SimFault
+from sim.nv.sass.categories import all_semantics, lookup
 from sim.nv.sass.decode import decode
 from sim.nv.sass.instruction import Instruction, Operand
-from sim.nv.sass.semantics import CONTROL, NO_EFFECT, all_semantics, lookup, means
+from sim.nv.sass.semantics import CONTROL, NO_EFFECT, means
 
 OLD = 0xDEAD_BEEF
 
