@@ -77,8 +77,8 @@ class Client:
 
     def attach(self):
         """Device, subdevice, address space, unified memory."""
-        cards = self.escape(nv_escape.CARD_INFO).cards
-        self.gpu_id = cards[self.minor].gpu_id
+        args = self.escape(nv_escape.CARD_INFO)
+        self.gpu_id = args.cards[self.minor].gpu_id
         self.node = self.host.open(f"/dev/nvidia{self.minor}")
         register = nv_escape.REGISTER_FD.args(ctl_fd=self.ctl)
         self.host.ioctl(self.node, nv_escape.REGISTER_FD, register)

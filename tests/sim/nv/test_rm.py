@@ -68,9 +68,9 @@ def test_another_version_is_refused_in_the_strict_check(bare):
 
 
 def test_cards_carry_bus_device_and_minor(bare):
-    cards = bare(gpu=["sm_90", "sm_86"]).escape(nv_escape.CARD_INFO).cards
+    args = bare(gpu=["sm_90", "sm_86"]).escape(nv_escape.CARD_INFO)
     found = [(c.valid, c.pci_info.vendor_id, c.pci_info.device_id, c.minor_number)
-             for c in cards[0:3]]  # fmt: skip
+             for c in args.cards[0:3]]  # fmt: skip
     assert found == [(1, 0x10DE, 0x2335, 0), (1, 0x10DE, 0x2204, 1), (0, 0, 0, 0)]
 
 
