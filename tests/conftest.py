@@ -1,11 +1,13 @@
 """The fixture `machine`: a simulated machine in the place of this one.
 
-Beside it, every test file's AMD kernels are compared with LLVM's disassembler.
+Beside it, the machine code that every test file compiles is compared with what LLVM's and
+NVIDIA's disassemblers print.
 """
 
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,10 @@ from sim.launch import DEFAULT_DRIVER
 from sim.machine import Machine
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+from images import Images, watch
+
+IMAGES = pytest.StashKey[Images]()
 
 
 @pytest.fixture
@@ -41,27 +47,43 @@ def machine() -> Iterator[Callable[..., Machine]]:
 
 
 @pytest.fixture(scope="session")
-def kernels():
-    """(images of AMD kernels compiled so far, the comparison that remembers what it has seen)."""
-    from fidelity import Fidelity, watch
+def images(request):
+    """The code objects that this process compiled so far."""
+    return request.config.stash[IMAGES]
 
-    return watch(), Fidelity()
+
+@pytest.fixture(scope="session")
+def amd_fidelity():
+    """The comparison of AMD kernels, which remembers what it has seen."""
+    from fidelity import Fidelity
+
+    return Fidelity()
+
+
+@pytest.fixture(scope="session")
+def nv_fidelity(tmp_path_factory):
+    """The comparison of cubins, which remembers what it has seen."""
+    from fidelity_nv import Fidelity
+
+    return Fidelity(tmp_path_factory.mktemp("cubins"))
 
 
 @pytest.fixture(scope="module", autouse=True)
-def faithful(kernels):
-    """Every AMD kernel that a test file compiled reads as LLVM prints it, and can be executed."""
+def faithful(images, amd_fidelity, nv_fidelity):
+    """All machine code that a test file compiled reads as the vendors' tools print it.
+
+    And the simulators can execute it. Where such a tool is not installed, nothing is compared;
+    continuous integration must have it.
+    """
     yield
-    from fidelity import Missing
-
-    images, comparison = kernels
-    try:
-        problems = comparison.problems(images)
-    except Missing:
-        return
-    assert problems == []
+    with suppress(pytest.skip.Exception):
+        assert amd_fidelity.problems(images.of("LLVM:gfx1100")) == []
+    with suppress(pytest.skip.Exception):
+        for target in images.targets("PTX"):
+            assert nv_fidelity.problems(target.removeprefix("PTX:"), images.of(target)) == []
 
 
-def pytest_configure() -> None:
+def pytest_configure(config) -> None:
     """Let Ctrl-C interrupt: a shell starts what runs in the background with it ignored."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    config.stash[IMAGES] = watch()

@@ -39,9 +39,14 @@ def disassembler():
     return _wheel_file("*/bin/nvdisasm", "nvidia-cuda-nvdisasm")
 
 
+def linker():
+    """The path of nvJitLink; skips."""
+    return _wheel_file("*/lib/libnvJitLink.so.*", "nvidia-nvjitlink")
+
+
 def compiled(chip):
     """Section -> machine code of the corpus for one chip; skips."""
-    _wheel_file("*/lib/libnvJitLink.so.*", "nvidia-nvjitlink")
+    linker()
     command = [sys.executable, str(CORPUS), chip]
     run = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, f"{chip}: {run.stderr.splitlines()[-3:]}"

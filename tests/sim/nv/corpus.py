@@ -6,10 +6,8 @@ LLVM turns the kernels into PTX, nvJitLink turns that into machine code.
 """
 
 import json
-import struct
 import sys
-from importlib.util import find_spec
-from pathlib import Path
+from io import BytesIO
 
 from corpus_control import control_flow_kernels
 from corpus_convert import conversion_kernels
@@ -18,6 +16,9 @@ from corpus_integer import integer_kernels
 from corpus_kernel import KERNELS
 from corpus_lanes import lane_kernels
 from corpus_memory import memory_kernels
+from elftools.elf.elffile import ELFFile
+
+from jit.codegen.nvjitlink import link
 
 WORDS = ", ".join(f"i32 {i * i + 1}" for i in range(64))
 BYTES = ", ".join(f"i8 {i + 1}" for i in range(64))
@@ -81,17 +82,6 @@ attributes #1 = { noinline }
 !0 = !{i32 1}
 !1 = !{}
 """
-CDEF = """
-typedef struct nvJitLink *handle;
-int nvJitLinkCreate(handle *, uint32_t, const char **);
-int nvJitLinkDestroy(handle *);
-int nvJitLinkAddData(handle, int, const void *, size_t, const char *);
-int nvJitLinkComplete(handle);
-int nvJitLinkGetLinkedCubinSize(handle, size_t *);
-int nvJitLinkGetLinkedCubin(handle, void *);
-int nvJitLinkGetErrorLogSize(handle, size_t *);
-int nvJitLinkGetErrorLog(handle, char *);
-"""
 
 
 def make():
@@ -125,58 +115,15 @@ def assembly(chip):
     return machine.emit_assembly(parsed)
 
 
-def library():
-    """The path of nvJitLink, or None."""
-    spec = find_spec("nvidia")
-    for root in spec.submodule_search_locations if spec else ():
-        for path in sorted(Path(root).glob("*/lib/libnvJitLink.so.*")):
-            return path
-    return None
-
-
-def cubin(chip, ptx):
-    """Machine code of a PTX text, as an ELF file."""
-    from cffi import FFI
-
-    ffi = FFI()
-    ffi.cdef(CDEF)
-    lib = ffi.dlopen(str(library()))
-    handle, size = ffi.new("handle *"), ffi.new("size_t *")
-    option = ffi.new("char[]", f"-arch={chip}".encode())
-    lib.nvJitLinkCreate(handle, 1, ffi.new("const char *[]", [option]))
-    data = ptx.encode()
-    failed = lib.nvJitLinkAddData(handle[0], 2, data, len(data), b"corpus")
-    failed = failed or lib.nvJitLinkComplete(handle[0])
-    if failed:
-        lib.nvJitLinkGetErrorLogSize(handle[0], size)
-        log = ffi.new("char[]", size[0] + 1)
-        lib.nvJitLinkGetErrorLog(handle[0], log)
-        sys.exit(f"nvJitLink for {chip}: {ffi.string(log).decode()}")
-    lib.nvJitLinkGetLinkedCubinSize(handle[0], size)
-    result = ffi.new("char[]", size[0])
-    lib.nvJitLinkGetLinkedCubin(handle[0], result)
-    lib.nvJitLinkDestroy(handle)
-    return bytes(ffi.buffer(result, size[0]))
-
-
-def sections(elf):
-    """Name -> bytes of the code sections of an ELF file."""
-    (offset,) = struct.unpack_from("<Q", elf, 40)
-    size, count, names = struct.unpack_from("<HHH", elf, 58)
-    headers = [struct.unpack_from("<IIQQQQ", elf, offset + i * size) for i in range(count)]
-    strings = headers[names][4]
-    found = {}
-    for name, _, _, _, at, length in headers:
-        end = elf.index(b"\0", strings + name)
-        text = elf[strings + name : end].decode()
-        if text.startswith(".text."):
-            found[text[6:]] = elf[at : at + length]
-    return found
+def sections(cubin):
+    """Name -> bytes of the code sections of a cubin."""
+    found = ELFFile(BytesIO(cubin)).iter_sections()
+    return {s.name[6:]: s.data() for s in found if s.name.startswith(".text.")}
 
 
 if __name__ == "__main__":
     make()
-    code = {chip: sections(cubin(chip, assembly(chip))) for chip in sys.argv[1:]}
+    code = {chip: sections(link(assembly(chip), chip, "corpus")) for chip in sys.argv[1:]}
     json.dump(
         {chip: {n: c.hex() for n, c in named.items()} for chip, named in code.items()}, sys.stdout
     )
