@@ -66,27 +66,41 @@ def _zero_wins(x: Access, product: Value, a: Value, b: Value) -> Value:
 @means("FFMA", "UFFMA")
 def ffma(x: Access) -> None:
     """a * b + c, rounded once."""
-    mode, a, b, c = rounding_of(x), x.f32(0), x.f32(1), x.f32(2)
-    if mode:
-        product, addend = a.to(F64) * b.to(F64), c.to(F64)
-        result = directed(odd_sum(product, addend), F32, mode)
-        if mode == "RM":
-            signs = (a.bits(U32) ^ b.bits(U32) ^ c.bits(U32)).bits(I32) < 0
-            result = where((result == 0.0) & signs, -0.0, result)
-    else:
-        result = fma(a, b, c)
+    a, b, c = x.f32(0), x.f32(1), x.f32(2)
+    result = _fused(rounding_of(x), a, b, c)
     if x.has("FMZ"):
         result = where((a == 0.0) | (b == 0.0), c, result)
     finish(x, result)
 
 
+def _fused(mode: str, a: Value, b: Value, c: Value) -> Value:
+    if not mode:
+        return fma(a, b, c)
+    product, addend = a.to(F64) * b.to(F64), c.to(F64)
+    result = directed(odd_sum(product, addend), F32, mode)
+    if mode == "RM":
+        signs = (a.bits(U32) ^ b.bits(U32) ^ c.bits(U32)).bits(I32) < 0
+        result = where((result == 0.0) & signs, -0.0, result)
+    return result
+
+
 @means("FHADD")
 def fhadd(x: Access) -> None:
-    """a + b, a being the low half of its register: sums of halves in single precision."""
-    brain = x.has("BF16")
-    bits = x.halves(0)[0]
-    a, b = float_of(bits, brain).to(F32), x.f32(1)
-    finish(x, directed(odd_sum(a.to(F64), b.to(F64)), F32, rounding_of(x)))
+    """a + b in single precision, a being half of a register."""
+    mode, a, b = rounding_of(x), _widened(x, 0), x.f32(1)
+    total = directed(odd_sum(a.to(F64), b.to(F64)), F32, mode)
+    finish(x, _zero_sum(total, a, b, mode))
+
+
+@means("FHFMA")
+def fhfma(x: Access) -> None:
+    """a * b + c in single precision, rounded once; a and b are halves of registers."""
+    finish(x, _fused(rounding_of(x), _widened(x, 0), _widened(x, 1), x.f32(2)))
+
+
+def _widened(x: Access, at: int) -> Value:
+    """A 16-bit source in single precision, which holds all of its values."""
+    return float_of(x.half(at), x.has("BF16")).to(F32)
 
 
 @means("FMNMX", "UFMNMX")

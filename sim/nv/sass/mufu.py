@@ -65,9 +65,7 @@ def mufu(x: Access) -> None:
         _high_word(x, _reciprocal if name == "RCP64H" else _root_reciprocal)
         return
     if x.has("F16"):
-        half = float_of(x.halves(0)[0], False)
-        if "H1" in x.data[0].modifiers:
-            half = float_of((x.raw(0) >> 16).to(half.type.unsigned), False)
+        half = float_of(x.half(0), False)
         result = FUNCTIONS[name](half.to(F64))
         x.write(directed(result, half.type, ""))
         return

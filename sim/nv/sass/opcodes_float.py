@@ -9,12 +9,13 @@ TABLE = """
 FADD | 021/1 | <100 | R16 | A.f Z.f | FTZ@80 rnd@78 SAT@77
 FADD | 021/1 | >=100 81=0 | R16 | A.f Z.f | FTZ@80 rnd@78 SAT@77
 FADD | 021/237 | | R16 | A.f C.f | FTZ@80 rnd@78 SAT@77
-FHADD | 021/1 | >=100 81=1 | R16 | A.f Z.f | BF16@82 rnd@78 SAT@77
+FHADD | 021/1 | >=100 81=1 | R16 | A.p83 Z.f | BF16@82 rnd@78 SAT@77
 FMUL | 020/1456 | | R16 | A.f B.f | flush@76+80 scale@84 rnd@78 SAT@77
+FHFMA | 023/1 | >=100 81=1 | R16 | A.p83 B.p84 C.f | BF16@82 rnd@78 SAT@77
 FFMA | 023/1234567 | | R16 | A.f B.f C.f | flush@76+80 rnd@78 SAT@77
 FMNMX | 009/1456 | <86 | R16 | A.f B.f P!87 | FTZ@80 NAN@81
 FMNMX | 009/1456 | >=86 | R16 | A.f B.f P!87 | FTZ@80 NAN@81 XORSIGN@82
-FMNMX3 | 076/1 | >=100 | R16 | A.f B.f C.f P!87 | FTZ@80 NAN@81
+FMNMX3 | 076/1 | =100 | R16 | A.f B.f C.f P!87 | FTZ@80 NAN@81
 FSEL | 008/1456 | | R16 | A.f B.f P!87 | FTZ@80
 FSET | 00a/1456 | | R16 | A.f B.f P!87 | BF cmp@76 FTZ@80 bool@74
 FSETP | 00b/1456 | | P81 P84 | A.f B.f P!87 | cmp@76 FTZ@80 bool@74
@@ -29,9 +30,9 @@ DMUL | 028/1456 | | R16:2 | A.d B.d | rnd@78
 DFMA | 02b/1234567 | | R16:2 | A.d B.d C.d | rnd@78
 DSETP | 02a/1 | | P81 P84 | A.d Z.d P!87 | dcmp@76 bool@74
 DSETP | 02a/237 | | P81 P84 | A.d C.d P!87 | dcmp@76 bool@74
-FADD2 | 04b/1 | >=100 | R16:2 | A.t81 Z.u84 | FTZ@80 rnd@78
-FMUL2 | 04a/1 | >=100 | R16:2 | A.t81 B.v87 | flush@76+80 rnd@78
-FFMA2 | 049/1 | >=100 | R16:2 | A.t81 B.v87 C.u84 | flush@76+80 rnd@78
+FADD2 | 04b/1 | =100 | R16:2 | A.t81 Z.u84 | FTZ@80 rnd@78
+FMUL2 | 04a/1 | =100 | R16:2 | A.t81 B.v87 | flush@76+80 rnd@78
+FFMA2 | 049/1 | =100 | R16:2 | A.t81 B.v87 C.u84 | flush@76+80 rnd@78
 HADD2 | 030/1 | <90 78=0 | R16 | A.h Z.h | FTZ@80 SAT@77
 HADD2 | 030/1 | 78=1 73=0 62=0 | R16 | A.h Z.h | F32 FTZ@80 SAT@77
 HADD2 | 030/1 | >=90 | R16 | A.h Z.h | BF16_V2@85 FTZ@80 SAT@77

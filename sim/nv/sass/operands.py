@@ -20,6 +20,9 @@ _POSITIONS = {"A": 0, "B": 1, "C": 2, "Z": 1}
 _VARIABLE_LATENCY = frozenset(
     {"MUFU", "F2F", "F2I", "I2F", "FRND", "FLO", "POPC", "BREV", "FCHK", "NANOSLEEP", "WARPSYNC"}
 )
+_CONVERSIONS = ("F2F", "F2I", "FRND", "I2F")
+_NUMBERS = ("F16", "F32", "F64", "BF16")
+_NOT_WORDS = {"U8", "S8", "U16", "S16", "U64", "S64"}
 _DOUBLE = frozenset({"DADD", "DMUL", "DFMA", "DSETP", "DMMA"})  # few such units in sm_120
 _WIDE_SIZES = {"2", "64", "S64", "F64", "F32x2", "F16x4", "BF16x4"}
 _WIDEST_SIZES = {"4", "128", "F32x4", "F16x8", "BF16x8"}
@@ -150,6 +153,8 @@ def _is_reused(code: Code, position: int) -> bool:
 def _immediate(code: Code, slot: Slot) -> Operand:
     value = code.bits.take(32, 32)
     mode = slot.mode[:1]
+    if code.row.name in _CONVERSIONS:
+        return _converted_immediate(code, value)
     if mode == "f":
         return Operand("fimm", 0, 32, value)
     if mode in ("d", "e"):
@@ -162,6 +167,17 @@ def _immediate(code: Code, slot: Slot) -> Operand:
     if signed and count == 2:
         value = code.bits.signed(32, 32) & _ALL_64
     return Operand("imm", 0, count, value, signed=signed)
+
+
+def _converted_immediate(code: Code, value: int) -> Operand:
+    """The number that a conversion takes: a float or an integer of its source's type."""
+    name, words = code.row.name, code.modifiers
+    kind = next((word for word in reversed(words) if word in _NUMBERS), "F32")
+    if kind in ("F16", "BF16") or (name == "I2F" and set(words) & _NOT_WORDS):
+        raise BadOperand(f"{'.'.join((name, *filter(None, words)))} with an immediate")
+    if name == "I2F":
+        return Operand("imm", value=value, signed="U32" not in words)
+    return Operand("fimm", 0, 64 if kind == "F64" else 32, value)
 
 
 def _constant(code: Code, count: int) -> Operand:
@@ -178,9 +194,9 @@ def _signed(code: Code, slot: Slot, operand: Operand, low: int) -> Operand:
     if mode[0] in "hm":
         return _half(code, slot, operand, low)
     negative, absolute = SIGNS[low]
-    if mode[0] in "fdetuvy" or mode[-1] == "i" or mode[0] == "i":
+    if mode[0] in "fdeptuvy" or mode[-1] == "i" or mode[0] == "i":
         operand = replace(operand, neg=bool(bits.take(negative)))
-    if mode[0] in "fdetuvy":
+    if mode[0] in "fdeptuvy":
         operand = replace(operand, abs=bool(bits.take(absolute)))
     if mode[0] == "x":
         operand = replace(operand, inv=bool(bits.take(negative)))
@@ -192,7 +208,7 @@ def _suffix(code: Code, slot: Slot, kind: str) -> tuple[str, ...]:
     mode = slot.mode
     if mode[0] in _WORDS:
         return (_WORDS[mode[0]],)
-    if mode[0] == "q":
+    if mode[0] in "pq":
         return ("H1",) * code.bits.take(int(mode[1:]))
     if mode in ("b", "y") and kind == "reg":
         return _part_of(code)
@@ -356,6 +372,8 @@ def _memory(code: Code, slot: Slot) -> Operand:
     if descriptor and bits.take(int(descriptor)):
         pair = replace(uniform_register(code, int(low), 2), hidden=_is_short(code))
         return replace(operand, base=base, descriptor=pair)
+    if sized and code.chip >= 90 and base.index == ZERO_REGISTER and code.row.name != "LDGSTS":
+        raise BadOperand(f"{code.row.name} with RZ as a 64-bit base")
     uniform = uniform_register(code, int(low), 2 if is_wide else 1)
     return replace(operand, base=base, ubase=uniform)
 
