@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hcq.bits import align
+from hcq.builder import Builder
 from hcq.errors import QueueError, Unsupported, nearest
 from hcq.memory import Buffer
-from hcq.queue import Builder, Formula, Half, Number, Patch, Slot, formula
+from hcq.queue import Formula, Half, Number, Patch, Slot, formula
 
 if TYPE_CHECKING:
     from hcq.host import Region

@@ -1,12 +1,11 @@
 """What both vendors' queues can do, and the named values a recorded queue may hold.
 
 A `Slot` stands for a value that is known at submit; arithmetic on it makes a
-`Formula`. Builders put `Part`s of formulas into their words and note each as a
-`Patch`; the batch fills them in.
+`Formula`. Builders (builder.py) put `Part`s of formulas into their words and note each
+as a `Patch`; the batch fills them in.
 """
 
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, Self
@@ -229,132 +228,3 @@ class Queue(Protocol):
 
     def poll(self, address: Number, value: int, mask: int = 0xFFFF_FFFF) -> Self:
         """Go on once the 32-bit word at address, under mask, equals value."""
-
-
-class Builder:
-    """Words, patches and who builds them; the base of both vendors' queues.
-
-    A queue under construction belongs to the thread that made it.
-    """
-
-    kind = ""
-    arch: Any  # of the chip whose commands these are; it has a name
-
-    def __init__(self, name: str = "") -> None:
-        self.name = name or self.kind
-        self.words: list[int] = []
-        self.patches: list[Patch] = []
-        self.starts: list[int] = []  # index of each packet's first word
-        self.kernels: list[str] = []
-        self.blocks: list[int] = []  # argument blocks its launches read
-        self.laps: list[int] = []  # how often the ring had gone round when they were submitted
-        self.cells: list[int] = []  # addresses its signals write
-        # What slots must come to: (verb, address, alignment).
-        self.alignments: list[tuple[str, Formula, int]] = []
-        # Words of argument blocks that launches need and that came without: (address, value).
-        self.argument_words: list[tuple[int, Number]] = []
-        self.bound: Any = None
-        self._thread = threading.get_ident()
-
-    def check_target(self, arch: Any) -> None:
-        """QueueError where a channel of another chip is given this queue."""
-        if self.arch.name != arch.name:
-            raise QueueError(
-                f"queue {self.name} was built for {self.arch.name}, the channel is of {arch.name}",
-                facts={"queue": self.name, "built_for": self.arch.name, "channel": arch.name},
-                hint="build it with queue() of the device it is submitted to",
-            )
-
-    def check_kind(self, kind: str) -> None:
-        """QueueError where a channel of another kind is given this queue."""
-        if self.kind != kind:
-            raise QueueError(
-                f"a {self.kind} queue cannot be submitted to the {kind} channel",
-                facts={"queue": self.name, "kind": self.kind, "channel": kind},
-                hint=f'use device.submit(), or device.channels["{self.kind}"]',
-            )
-
-    def _address(self, verb: str, address: Number, alignment: int = 1) -> None:
-        """Refuse what is no address (QueueError) and one that is misaligned (FieldError)."""
-        if isinstance(address, Slot | Formula):
-            if alignment > 1:
-                self.alignments.append((verb, formula(address), alignment))
-            return
-        if not isinstance(address, int):
-            raise QueueError(
-                f"{verb}: an address is a number, not {type(address).__name__}",
-                facts={"queue": self.name, "verb": verb, "given": repr(address)},
-                hint="give buffer.address, or a slot of a batch",
-            )
-        low(address)  # at most 64 bits
-        self._check_aligned(verb, address, alignment)
-
-    def check_slots(self, values: Mapping[str, int]) -> None:
-        """FieldError where the values of slots make a verb's address misaligned."""
-        for verb, address, alignment in self.alignments:
-            self._check_aligned(verb, address.of(values[address.slot.name]), alignment)
-
-    def _check_aligned(self, verb: str, address: int, alignment: int) -> None:
-        if address % alignment:
-            raise FieldError(
-                f"{verb}: address {address:#x} is not aligned to {alignment} bytes",
-                facts={
-                    "queue": self.name,
-                    "verb": verb,
-                    "address": hex(address),
-                    "alignment": alignment,
-                },
-            )
-
-    def _size(self, verb: str, size: int) -> None:
-        """Refuse what is no count of bytes: QueueError, FieldError below zero."""
-        if not isinstance(size, int):
-            raise QueueError(
-                f"{verb}: a size is a number of bytes, not {type(size).__name__}",
-                facts={"queue": self.name, "verb": verb, "given": repr(size)},
-            )
-        if size < 0:
-            raise FieldError(f"{verb} size {size} is negative", facts={"queue": self.name})
-
-    def _packet(self, *words: Word) -> Self:
-        if threading.get_ident() != self._thread or self.bound is not None:
-            self._refuse()
-        at = len(self.words)
-        self.starts.append(at)
-        return self._append(at, words)
-
-    def _packets(self, words: Sequence[Word], starts: Sequence[int]) -> Self:
-        """Several packets at once; `starts` are the first words of those after the first."""
-        at = len(self.words)
-        self._packet(*words)
-        self.starts += [at + start for start in starts]
-        return self
-
-    def _plain(self, words: list[int], starts: Sequence[int]) -> Self:
-        """As _packets, for words that hold no formula: nothing is looked at."""
-        if threading.get_ident() != self._thread or self.bound is not None:
-            self._refuse()
-        at = len(self.words)
-        self.starts.append(at)
-        self.starts += [at + start for start in starts] if at else starts
-        self.words += words
-        return self
-
-    def _append(self, at: int, words: Sequence[Word]) -> Self:
-        for index, word in enumerate(words):
-            if isinstance(word, Part):
-                self.patches.append(
-                    Patch(self.name, at + index, word.formula, word.half, word.bits)
-                )
-                self.words.append(0)
-            else:
-                self.words.append(word)
-        return self
-
-    def _refuse(self) -> None:
-        if self.bound is not None:
-            raise QueueError(f"queue {self.name} is bound: its words lie in device memory")
-        raise QueueError(
-            f"queue {self.name} belongs to the thread that made it",
-            facts={"made_by": self._thread, "used_by": threading.get_ident()},
-        )

@@ -16,10 +16,11 @@ from hcq.amd.defs import sdma as sdma_defs
 from hcq.amd.kfd import ENGINE_ID_VERSION, PAGE, Allocation, Kfd
 from hcq.amd.topology import Node
 from hcq.bits import align
+from hcq.builder import Builder
 from hcq.errors import QueueError
 from hcq.host import Region
 from hcq.ioctl_defs import kfd
-from hcq.queue import Builder, plain
+from hcq.queue import plain
 from hcq.timeline import Timeline
 
 RING_BYTES = 1 << 20
@@ -114,11 +115,7 @@ class Channel:
         """QueueError for a queue of the other kind, or one whose words are not all known."""
         queue.check_kind(self.kind)
         queue.check_target(self._arch)
-        if queue.patches and queue.bound is None:
-            raise QueueError(
-                f"queue {queue.name} has slots: submit it as a batch",
-                facts={"slots": sorted({p.formula.slot.name for p in queue.patches})},
-            )
+        queue.check_known()
 
     def run(
         self,

@@ -8,40 +8,17 @@ from hcq.amd.arch import Arch
 from hcq.amd.defs import pm4 as pm4_defs
 from hcq.amd.defs import sdma as sdma_defs
 from hcq.amd.program import Program
-from hcq.errors import FieldError, LaunchError, QueueError, Unsupported
-from hcq.queue import COMPUTE, COPY, Builder, Grid, Number, Word, high, low, word32
+from hcq.builder import Builder
+from hcq.errors import LaunchError
+from hcq.queue import COMPUTE, COPY, Grid, Number, Word, high, low, word32
 from hcq.timeline import TIME_OFFSET
 
-MAX_COPY_PIECES = 4096
 WORD_MASK = 0xFFFF_FFFF
-MAX_WRITE_WORDS = 0x3FFC
 
 
 class _Queue(Builder):
-    def __init__(self, arch: Arch, name: str = "") -> None:
-        super().__init__(name)
-        self.arch = arch
-
-    def _lacks(self, verb: str, other: str) -> Unsupported:
-        return Unsupported(
-            f"a {self.kind} queue has no {verb}",
-            facts={"queue": self.name, "verb": verb, "arch": self.arch.name},
-            hint=f"use a {other} queue",
-        )
-
-    def _signals(self, address: Number) -> None:
-        if isinstance(address, int):
-            self.cells.append(address)
-
-    def _words_fit(self, words: Sequence[int]) -> None:
-        count = len(words) if isinstance(words, Sequence) else f"not in {type(words).__name__}"
-        if not isinstance(count, int) or not 0 < count <= MAX_WRITE_WORDS:
-            raise QueueError(
-                "write takes 1 to 16380 words, in a list",
-                facts={"queue": self.name, "words": count},
-            )
-        for word in words:
-            word32(word, "write")
+    arch: Arch
+    max_write_words = 0x3FFC
 
 
 class ComputeQueue(_Queue):
@@ -166,33 +143,13 @@ class CopyQueue(_Queue):
 
     def copy(self, destination: Number, source: Number, size: int) -> Self:
         """Copy size bytes; overlapping int ranges behave like memmove."""
-        self._address("copy", destination)
-        self._address("copy", source)
-        self._size("copy", size)
-        if destination == source:
-            return self
-        step = self.arch.max_copy_bytes
-        is_upward = False
-        if isinstance(destination, int) and isinstance(source, int):
-            overlap = abs(destination - source)
-            is_upward = destination > source
-            step = min(step, overlap) if overlap < size else step
-        if size > step * MAX_COPY_PIECES:
-            raise QueueError(
-                "the copy needs too many packets",
-                facts={"queue": self.name, "size": size, "piece": step},
-                hint="copy through another buffer: device.copy() does",
-            )
-        pieces = range(0, size, step)
-        # From the end when the destination lies above, so that no source byte is lost.
-        for at in reversed(pieces) if is_upward else pieces:
-            self._packet(*sdma.copy_linear(destination + at, source + at, min(step, size - at)))
+        for at, part in self._copy_pieces(destination, source, size, self.arch.max_copy_bytes):
+            self._packet(*sdma.copy_linear(destination + at, source + at, part))
         return self
 
     def fill(self, destination: Number, value: int, size: int) -> Self:
         """Set size bytes to the byte value."""
-        if not isinstance(value, int) or not 0 <= value < 256:
-            raise FieldError(f"fill value {value!r} does not fit in 8 bits")
+        self._byte(value)
         self._address("fill", destination)
         self._size("fill", size)
         step = self.arch.max_copy_bytes

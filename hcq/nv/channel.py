@@ -184,11 +184,7 @@ class Channel:
         """QueueError for a queue of another kind, or whose words are not all known."""
         queue.check_kind(self.kind)
         queue.check_target(self.gpu.arch)
-        if queue.bound is None and (queue.patches or queue.has_record_patches):
-            raise QueueError(
-                f"queue {queue.name} has slots: submit it as a batch",
-                facts={"slots": queue.slots},
-            )
+        queue.check_known()
 
     def submit(self, queue: Any) -> None:
         """Publish a queue's words past the timeline, or a pointer to them where bound."""

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Self
 
 from hcq.bits import align
-from hcq.errors import FieldError, LaunchError, QueueError, Unsupported
+from hcq.builder import Builder
+from hcq.errors import FieldError, LaunchError, Unsupported
 from hcq.nv import methods
 from hcq.nv.arch import Arch
 from hcq.nv.defs import copy as copy_defs
@@ -20,7 +21,6 @@ from hcq.nv.qmd import HOLES
 from hcq.queue import (
     COMPUTE,
     COPY,
-    Builder,
     Formula,
     Grid,
     Half,
@@ -34,8 +34,6 @@ from hcq.queue import (
 )
 from hcq.timeline import TIME_OFFSET
 
-MAX_COPY_PIECES = 4096
-MAX_WRITE_WORDS = MAX_METHOD_COUNT
 RECORD_WORDS = qmd.ALIGNMENT // 4
 WORD_MASK = 0xFFFF_FFFF
 _LAUNCH = plain(methods.launch(0))
@@ -45,9 +43,11 @@ _POINTER_AT = 1
 class _Queue(Builder):
     """What both kinds share: everything the host engine does."""
 
+    arch: Arch
+    max_write_words = MAX_METHOD_COUNT
+
     def __init__(self, arch: Arch, name: str = "") -> None:
-        super().__init__(name)
-        self.arch = arch
+        super().__init__(arch, name)
         self.records: list[list[int]] = []
         self.pointers: list[tuple[int, int]] = []  # (word, record whose address goes there)
         self.links: list[tuple[int, int]] = []  # (record, the one that follows when it is done)
@@ -93,33 +93,7 @@ class _Queue(Builder):
         words = methods.semaphore(address, payload, operation=operation, payload_size=0)
         return self._packet(*words)
 
-    def _signals(self, address: Number) -> None:
-        if isinstance(address, int):
-            self.cells.append(address)
-
-    def _lacks(self, verb: str, other: str) -> Unsupported:
-        return Unsupported(
-            f"a {self.kind} queue has no {verb}",
-            facts={"queue": self.name, "verb": verb, "arch": self.arch.name},
-            hint=f"use a {other} queue",
-        )
-
-    def _words_fit(self, words: Sequence[int]) -> None:
-        count = len(words) if isinstance(words, Sequence) else 0
-        if not 0 < count <= MAX_WRITE_WORDS:
-            raise QueueError(
-                f"write takes 1 to {MAX_WRITE_WORDS} words, in a list",
-                facts={"queue": self.name, "words": count},
-            )
-        for word in words:
-            word32(word, "write")
-
     # Placing.
-
-    @property
-    def has_record_patches(self) -> bool:
-        """Whether a launch record holds a slot."""
-        return bool(self._record_patches)
 
     @property
     def slots(self) -> list[str]:
@@ -327,35 +301,15 @@ class CopyQueue(_Queue):
 
     def copy(self, destination: Number, source: Number, size: int) -> Self:
         """Copy size bytes; overlapping int ranges behave like memmove."""
-        self._address("copy", destination)
-        self._address("copy", source)
-        self._size("copy", size)
-        if destination == source:
-            return self
-        step, is_upward = copy_defs.MAX_LINE_BYTES, False
-        if isinstance(destination, int) and isinstance(source, int):
-            overlap = abs(destination - source)
-            is_upward = destination > source
-            step = min(step, overlap) if overlap < size else step
-        if size > step * MAX_COPY_PIECES:
-            raise QueueError(
-                "the copy needs too many pieces",
-                facts={"queue": self.name, "size": size, "piece": step},
-                hint="copy through another buffer: device.copy() does",
-            )
-        pieces = range(0, size, step)
-        # From the end when the destination lies above, so that no source byte is lost.
-        for at in reversed(pieces) if is_upward else pieces:
-            part = min(step, size - at)
+        for at, part in self._copy_pieces(destination, source, size, copy_defs.MAX_LINE_BYTES):
             self._packet(*methods.copy_linear(destination + at, source + at, part))
         return self
 
     def fill(self, destination: Number, value: int, size: int) -> Self:
         """Set size bytes to the byte value."""
+        self._byte(value)
         self._address("fill", destination)
         self._size("fill", size)
-        if not 0 <= value < 256:
-            raise FieldError(f"fill value {value:#x} does not fit in 8 bits")
         step = align(copy_defs.MAX_LINE_BYTES, 4)
         for at in range(0, size, step):
             self._packet(*methods.fill(destination + at, value, min(step, size - at)))
