@@ -166,6 +166,8 @@ def _pairs(x: Access, at: int) -> list[Value]:
         words[1] = words[0]
     elif how == "F32x2.LO_HI":
         words.reverse()
+    elif how.endswith("NP"):
+        raise x.refuse("with an operand F32x2.HI_LO.NP")
     values = [word.bits(F32) for word in words]
     if operand.abs:
         values = [value.absolute() for value in values]

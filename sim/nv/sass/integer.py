@@ -94,12 +94,18 @@ def viadd(x: Access) -> None:
         return
     if x.has("ISAT"):
         raise x.refuse("packed")
+    x.write(_packed_sum(x, bits))
+
+
+def _packed_sum(x: Access, bits: int) -> Value:
+    """Sums of the numbers of so many bits in two words; each may be negated."""
     packed = x.number(U32, 0)
     mask = (1 << bits) - 1
     for at in range(32 // bits):
         a, b = x.raw(0) >> at * bits, x.raw(1) >> at * bits
+        a = -a if x.data[0].neg else a
         packed = packed | (((a - b if x.data[1].neg else a + b) & mask) << at * bits)
-    x.write(packed)
+    return packed
 
 
 def _signed_term(x: Access, at: int) -> Value:
@@ -192,11 +198,11 @@ def minimum_maximum(x: Access) -> None:
     if x.results[0].count == 2:
         _minimum_of_pairs(x)
         return
-    first = x.u32(0) + x.u32(1) if x.instruction.name == "VIADDMNMX" else x.u32(0)
-    second = x.u32(2) if x.instruction.name == "VIADDMNMX" else x.u32(1)
-    third = x.u32(2) if x.instruction.name == "VIMNMX3" else second
-    least = x.flag(0)
+    if x.flag_results:
+        _refuse_predicates(x)
     part = next((w for w in x.words if w in PARTS), "")
+    first, second, third = _compared(x, part)
+    least = x.flag(0)
     if not part:
         kind = U32 if x.has("U32") else I32
         result = _choose(first.bits(kind), second.bits(kind), least)
@@ -215,9 +221,22 @@ def minimum_maximum(x: Access) -> None:
     x.write(total)
 
 
-def _minimum_of_pairs(x: Access) -> None:
+def _compared(x: Access, part: str) -> tuple[Value, Value, Value]:
+    """The numbers that are compared, the last one twice where there are only two."""
+    if x.instruction.name == "VIADDMNMX":
+        total = _packed_sum(x, PARTS[part]) if part else x.u32(0) + x.u32(1)
+        return total, x.u32(2), x.u32(2)
+    return x.u32(0), x.u32(1), x.u32(2 if x.instruction.name == "VIMNMX3" else 1)
+
+
+def _refuse_predicates(x: Access) -> None:
+    """What these write into predicates is not documented."""
     if x.has_flag_result(0) or x.has_flag_result(1):
         raise x.refuse("with predicates")
+
+
+def _minimum_of_pairs(x: Access) -> None:
+    _refuse_predicates(x)
     kind = U64 if x.has("U64") else I64
     x.write(_choose(x.pair(0).bits(kind), x.pair(1).bits(kind), x.flag(0)))
 
@@ -254,13 +273,13 @@ def brev(x: Access) -> None:
 @means("FLO", "UFLO")
 def flo(x: Access) -> None:
     """Position of the highest bit that is not the sign's; all ones when there is none."""
+    _refuse_predicates(x)
     value = x.u32(0)
     if not x.has("U32"):
         value = where(value.bits(I32) < 0, ~value, value)
     zeros = value.leading_zeros()
     place = zeros if x.has("SH") else 31 - zeros
     x.write(where(value == 0, 0xFFFF_FFFF, place))
-    x.write_flag(0, value != 0)
 
 
 @means("SGXT", "USGXT")
@@ -303,6 +322,7 @@ def dot_product(x: Access) -> None:
 @means("VABSDIFF")
 def vabsdiff(x: Access) -> None:
     """|a - b| + c."""
+    _refuse_predicates(x)
     kind = U32 if x.has("U32") else I32
     a, b = x.raw(0).bits(kind), x.raw(1).bits(kind)
     x.write(where(a > b, a - b, b - a).bits(U32) + x.raw(2))
@@ -311,6 +331,7 @@ def vabsdiff(x: Access) -> None:
 @means("VABSDIFF4")
 def vabsdiff4(x: Access) -> None:
     """|a - b| of four bytes, kept or summed onto c."""
+    _refuse_predicates(x)
     total = x.raw(2) if x.has("ACC") else x.number(U32, 0)
     for at in range(0, 32, 8):
         a, b = (_field(x.raw(s), at, 8, not x.has("U8")).bits(I32) for s in (0, 1))

@@ -245,7 +245,7 @@ def p2r(x: Access) -> None:
 @means("R2P")
 def r2p(x: Access) -> None:
     """Bits of a byte of a into predicates, where b has ones."""
-    shift = next((8 * n for n in (1, 2, 3) if x.has(f"B{n}")), 0)
+    shift = next((8 * int(part[1:]) for part in x.data[0].modifiers), 0)
     value, mask = x.raw(0) >> shift, x.constant_of(1)
     for at in range(7):
         bit = ((value >> at) & 1) != 0

@@ -57,6 +57,8 @@ def describe(instruction: Instruction) -> MemoryOp:
         if name in words:
             bits = size
     space, action = SPACES[instruction.name]
+    if space == "constant" and words & {"IL", "IS", "ISL"}:
+        raise SimFault(f"instruction {instruction.spelling} is not simulated")
     return MemoryOp(space, action, bits, bool(words & {"S8", "S16"}))
 
 

@@ -57,7 +57,7 @@ HSETP2 | 034/1 | >=90 | P81 P84 | A.h Z.h P!87 | BF16_V2@65 cmp@76 H_AND@71 FTZ@
 HSETP2 | 034/23 | <90 65=0 | P81 P84 | A.h C.h P!87 | cmp@76 H_AND@71 FTZ@80 bool@69
 HSETP2 | 034/23 | >=90 | P81 P84 | A.h C.h P!87 | BF16_V2@65 cmp@76 H_AND@71 FTZ@80 bool@69
 F2F | 110/1456 | <90 | R16:q | B.f:q | FTZ@80 oldfloat@75,3 oldfloat@84,3 rnd@78
-F2F | 104/1456 | <90 | R16:q | B.f:q | FTZ@80 float@75,3 float@84,3 rnd@78
+F2F | 104/1456 | <90 | R16:q | B.f:q | FTZ@80 float@75,3 oldfloat@84,3 rnd@78
 F2F | 104/1456,110/1456 | >=90 | R16:q | B.f:q | FTZ@80 float@75,3 float@84,3 rnd@78
 FRND | 107/1456 | <90 | R16 | B.f | FTZ@80 oldfrnd@77+76+75+86+85+84,1 toward@78
 FRND | 107/1456 | >=90 | R16 | B.f | FTZ@80 frnd@77+76+75+86+85+84,1 toward@78
@@ -68,7 +68,7 @@ F2I | 105/1456,111/1456 | >=90 | R16:q | B.f:q | FTZ@80 int@72+76+75,1 float32@8
 I2F | 106/1456,112/1456 | <90 | R16:q | B.b:q | oldfloat32@75,3 int@74+85+84,1 rnd@78
 I2F | 106/1456,112/1456 | >=90 | R16:q | B.b:q | float32@75,3 int@74+85+84,1 rnd@78
 I2FP | 045/1456 | >=86 | R16 | B.n | i2fp@75 int32@74+85+84,1 rz@78
-I2I | 038/1456 | | R16 | B.n | narrow@77+76,1 S32 SAT
+I2I | 038/1456 | | R16 | B.ns | narrow@77+76,1 S32 SAT
 F2FP | 03e/1456 | <89 78=0 81=0 | R16 | A.n B.n | SATFINITE@77 RELU@75 BF16@76 PACK_AB rz@79
 F2FP | 03e/1456 | >=89 78=0 81=0 72+3=0 86+5=0 | R16 | A.n B.n | RELU@75 half@76 F32 PACK_AB rz@79
 F2FP | 03e/1 | >=89 76=0 73+2=3 77+2=0 79+3=0 86+2=0 89+2=1 | R16 | B.q88 | \

@@ -20,7 +20,7 @@ R2UR | 2ca | >=90 84=0 | P81? U16 | R24.n |
 R2UR | 2ca | >=90 84=1 | P81 U16 | R24.n | OR
 P2R | 003/14 | <90 | R16 | PR A.n B.ns | byte@76
 P2R | 003/146 | >=90 | R16 | PR A.n B.n | byte@76
-R2P | 004/14 | | PR | A.n B.ns | byte@76
+R2P | 004/14 | | PR | A.o76 B.ns |
 PLOP3 | 81c | 67=0 | P81 P84 | P!87 P!77 P!68 T64 #16+8 | LUT
 PLOP3 | 81c | 67=1 | P81 P84 | P!87 P!77 Q!68 T64 #16+8 | LUT
 PLOP3 | 01f/1 | | P81 P84 | A.g B.g C.g #72+8 #16+8 | LUT

@@ -29,7 +29,7 @@ UISETP | u08c/14 | 72=0 *68+4 80=0 | Q81 Q84 | A.n B.ns Q!87 | icmp@76 unsigned@
 UISETP | u08c/14 | 72=1 80=0 | Q81 Q84 | A.n B.ns Q!87 Q!68 | icmp@76 unsigned@73 bool@74 EX
 UISETP | u08c/14 | >=120 72=0 *68+4 80=1 | Q81 Q84 | A.n:2 B.ns:2 Q!87 | icmp@76 int64@80+73 bool@74
 USEL | u087/14 | | U16 | A.n B.n Q!87 |
-UPRMT | u096/124 | 72+3=0 | U16 | A.n B.n C.n |
+UPRMT | u096/14 | 72+3=0 | U16 | A.n B.n C.n |
 UMOV | 882 | <120 | U16 | #32+32 |
 UMOV | u082/6 | <120 | U16 | B.n |
 UMOV | 882 | >=120 80=0 | U16 | #32+32 |
@@ -40,21 +40,19 @@ UFLO | u0bd/14 | | U16 Q81? | B.x | unsigned@73 SH@74
 UBREV | u0be/14 | | U16 | B.n |
 USGXT | u09a/14 | | U16 | A.n B.n | W@75 unsigned@73
 UBMSK | u09b/14 | | U16 | A.n B.n | W@75
-UFFMA | u055/124 | >=100 | U16 | A.f B.f C.f | flush@76+80 rnd@78 SAT@77
-UI2F | u05a/14 | >=100 | U16 | B.n | ui2f@75 uint32@74+85+84,1 rnd@78
-UI2FP | u05e/1 | >=100 | U16 | B.n | i2fp@75 int32@74+85+84,1 rz@78
+UFFMA | u055/124 | =120 | U16 | A.f B.f C.f | flush@76+80 rnd@78 SAT@77
+UI2F | u05a/14 | =120 | U16 | B.n | ui2f@75 uint32@74+85+84,1 rnd@78
+UI2FP | u05e/1 | =120 | U16 | B.n | i2fp@75 int32@74+85+84,1 rz@78
 UPLOP3 | 89c | | Q81 Q84 | Q!87 Q!77 Q!68 T64 #16+8 | LUT
 VOTEU | 886 | | U16 Q81 | P!87 | vote@72
 USEL | 487 | =120 91=1 | U16:2 | U24:2 ~32+33:2 Q!87 | 64
 USEL | c87 | =120 91=1 | U16:2 | U24:2 U32:2 Q!87 | 64
-UMOV | 482 | =120 91=0 | U16:2 | W | 64
 UMOV | 482 | =120 91=1 | U16:2 | W | 64
-UIABS | u04d/14 | =120 | U16 | B.n |
+UIABS | u04d/14 | =120 | U16 | B.ns |
 UVIADD | u049/14 | =120 | U16 | A.i B.i | viadd@73,3 ISAT@80
 UVIMNMX | u04a/14 | =120 81+6=3f | U16 | A.n B.ns Q!87 | vimnmx120@72,3 RELU@76
 UIMNMX | u085/14 | =120 74=1 | Q81 Q84 U16:2 | A.n:2 B.ns:2 Q!87 Q!77 | u64@74+73
-UFADD | u054/1 | =120 81=0 | U16 | A.f Z.f | FTZ@80 rnd@78 SAT@77
-UFADD | u054/2 | =120 | U16 | A.f C.f | FTZ@80 rnd@78 SAT@77
+UFADD | u054/12 | =120 | U16 | A.f C.f | FTZ@80 rnd@78 SAT@77
 UFMUL | u056/14 | =120 | U16 | A.f B.f | flush@76+80 scale@84 rnd@78 SAT@77
 UFMNMX | u050/14 | =120 | U16 | A.f B.f Q!87 | FTZ@80 NAN@81 XORSIGN@82
 UFSEL | u051/14 | =120 | U16 | A.f B.f Q!87 | FTZ@80

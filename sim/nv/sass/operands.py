@@ -20,7 +20,7 @@ _POSITIONS = {"A": 0, "B": 1, "C": 2, "Z": 1}
 _VARIABLE_LATENCY = frozenset(
     {"MUFU", "F2F", "F2I", "I2F", "FRND", "FLO", "POPC", "BREV", "FCHK", "NANOSLEEP", "WARPSYNC"}
 )
-_CONVERSIONS = ("F2F", "F2I", "FRND", "I2F")
+_CONVERSIONS = frozenset({"F2F", "F2I", "F2FP", "FRND", "I2F", "I2FP", "UI2F"})
 _NUMBERS = ("F16", "F32", "F64", "BF16")
 _NOT_WORDS = {"U8", "S8", "U16", "S16", "U64", "S64"}
 _DOUBLE = frozenset({"DADD", "DMUL", "DFMA", "DSETP", "DMMA"})  # few such units in sm_120
@@ -73,6 +73,8 @@ def _count(code: Code, slot: Slot) -> int:
         if not code.row.opcode & 0x10:
             if 3 in (code.bits.take(75, 2), code.bits.take(84, 2)):
                 raise BadOperand(f"{code.row.name} of 32 bits with a 64-bit operand")
+            if code.row.name == "F2F":
+                _check_types(code)
             return 1
         low = 75 if slot.kind == "R" else 84
         wide = code.bits.take(low, 2) == 3
@@ -84,6 +86,13 @@ def _count(code: Code, slot: Slot) -> int:
     if slot.count == "x":
         return matrix_counts(code)["DABC".index("D" if slot.kind == "R" else slot.kind)]
     return int(slot.count or 1)
+
+
+def _check_types(code: Code) -> None:
+    """F2F is between different types; before sm_90 bfloat16 comes only from single precision."""
+    result, source = (word for word in code.modifiers if word in _NUMBERS)
+    if result == source or (code.chip < 90 and result == "BF16" and source != "F32"):
+        raise BadOperand(f"F2F.{result}.{source}")
 
 
 def matrix_counts(code: Code) -> tuple[int, int, int, int]:
@@ -172,10 +181,13 @@ def _immediate(code: Code, slot: Slot) -> Operand:
 def _converted_immediate(code: Code, value: int) -> Operand:
     """The number that a conversion takes: a float or an integer of its source's type."""
     name, words = code.row.name, code.modifiers
+    from_integer = "I2F" in name
     kind = next((word for word in reversed(words) if word in _NUMBERS), "F32")
-    if kind in ("F16", "BF16") or (name == "I2F" and set(words) & _NOT_WORDS):
+    if name == "F2FP":
+        kind = "F32"
+    if set(words) & _NOT_WORDS if from_integer else kind in ("F16", "BF16"):
         raise BadOperand(f"{'.'.join((name, *filter(None, words)))} with an immediate")
-    if name == "I2F":
+    if from_integer:
         return Operand("imm", value=value, signed="U32" not in words)
     return Operand("fimm", 0, 64 if kind == "F64" else 32, value)
 
@@ -210,6 +222,9 @@ def _suffix(code: Code, slot: Slot, kind: str) -> tuple[str, ...]:
         return (_WORDS[mode[0]],)
     if mode[0] in "pq":
         return ("H1",) * code.bits.take(int(mode[1:]))
+    if mode[0] == "o":
+        part = code.bits.take(int(mode[1:]), 2)
+        return (f"B{part}",) if part else ()
     if mode in ("b", "y") and kind == "reg":
         return _part_of(code)
     if mode[0] not in "tuv":

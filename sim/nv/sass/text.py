@@ -35,15 +35,18 @@ class _Writer:
     def __init__(self, chip: int, instruction: Instruction) -> None:
         self.chip = chip
         self.next = instruction.address + INSTRUCTION_SIZE
+        self.is_copy = instruction.name == "LDGSTS"
 
     def operand(self, operand: Operand) -> str:
         """An operand with its signs."""
         text: str = getattr(self, operand.kind)(operand)
+        if operand.kind in ("const", "ureg") and operand.modifiers:
+            text = ".".join((text, *operand.modifiers))
         if operand.abs:
             text = f"|{text}|"
         if operand.reuse:
             text += ".reuse"
-        if operand.kind in ("reg", "ureg") and operand.modifiers:
+        if operand.kind == "reg" and operand.modifiers:
             text = ".".join((text, *operand.modifiers))
         not_sign = "!" if "pred" in operand.kind else "~"
         return "-" * operand.neg + not_sign * operand.inv + text
@@ -125,8 +128,8 @@ class _Writer:
         """A zero base is left out unless nothing else is there."""
         zero = ZERO_REGISTER if base.kind == "reg" else zero_uniform(self.chip)
         if operand.kind == "mem" and operand.ubase:
-            is_named = base is operand.ubase or "short" in operand.modifiers
-            return is_named or base.index != zero
+            is_named = self.is_copy or (self.chip >= 90 and "short" in operand.modifiers)
+            return is_named or base is operand.ubase or base.index != zero
         return base.index != zero or not operand.value or operand.wide
 
 

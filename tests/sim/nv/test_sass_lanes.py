@@ -302,8 +302,8 @@ def reg(index, count=1):
 
 
 def test_bits_become_predicates(run):
-    sources = (reg(1), Operand("imm", value=0x15))
-    after = run(made("R2P", ("B1",), (Operand("predset"),), sources), R1=0xFF04_FF, P1=True)
+    sources = (Operand("reg", 1, modifiers=("B1",)), Operand("imm", value=0x15))
+    after = run(made("R2P", (), (Operand("predset"),), sources), R1=0xFF04_FF, P1=True)
     assert after.predicates[:, 0].tolist() == [False, True, True, False, False, False, False]
 
 
