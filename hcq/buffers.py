@@ -28,6 +28,13 @@ class Owned(Protocol):
     def is_vram(self) -> bool: ...
 
 
+def view_of(owner: Owned) -> Region:
+    """What the CPU sees of memory that was asked for with a view."""
+    if owner.region is None:
+        raise BufferUseError("memory of a queue needs a host view")
+    return owner.region
+
+
 @dataclass
 class Statistics:
     """Counters of a device's memory, in bytes and calls."""
@@ -64,6 +71,10 @@ class Buffers:
         """Take memory back to the kernel."""
         raise NotImplementedError
 
+    def take_over(self, address: int, size: int) -> Any:
+        """Whole pages of this process for the GPU too."""
+        raise NotImplementedError
+
     def is_shortage(self, error: Exception) -> bool:
         """Whether an error says that memory ran out."""
         raise NotImplementedError
@@ -89,6 +100,18 @@ class Buffers:
         # A window of its own: it is made invalid when the buffer goes, the mapping is not.
         region = None if owner.region is None else owner.region.window(0, size)
         buffer = Buffer(self._device, owner.address, size, region, name, owner)
+        self.add(buffer)
+        return buffer
+
+    def adopt(self, address: int, size: int, name: str = "") -> Buffer:
+        """Pages of this process that the GPU may use too; the caller keeps them alive."""
+        are_numbers = isinstance(address, int) and isinstance(size, int)
+        if not are_numbers or address % PAGE or size % PAGE or address <= 0 or size <= 0:
+            raise BufferUseError(
+                "user memory must be whole pages", facts={"address": address, "size": size}
+            )
+        owner = self.take_over(address, size)
+        buffer = Buffer(self._device, address, size, None, name, owner)
         self.add(buffer)
         return buffer
 

@@ -10,20 +10,35 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from hcq.arguments_ring import ArgumentRing
 from hcq.buffers import Buffers, Statistics
 from hcq.copies import Copies, check_buffer
-from hcq.errors import BufferUseError
+from hcq.errors import BufferUseError, DeviceNotFound
 from hcq.memory import Buffer
 from hcq.queue import COMPUTE
 from hcq.timeline import TIME_OFFSET, Signal
 from hcq.work import Work
 
 Sizes = tuple[int, int, int]
+T = TypeVar("T")
 
 LEAVE_SECONDS = 1.0  # how long close() lets waits of other threads end
+
+
+def choose(
+    found: Sequence[T], index: int, family: str, maker: str, known: Sequence[str], where: str
+) -> T:
+    """The index-th GPU, "NV:0" of maker "NVIDIA"; DeviceNotFound names those there are."""
+    if not isinstance(index, int) or not 0 <= index < len(found):
+        raise DeviceNotFound(
+            f"no {family}:{index}: {len(found)} {maker} GPU(s) here",
+            device=f"{family}:{index}",
+            facts={"count": len(found), "known": ", ".join(known) or "none"},
+            hint=f"indices start at 0; {where} may hide GPUs",
+        )
+    return found[index]
 
 
 class RawDevice:
@@ -177,6 +192,12 @@ class RawDevice:
     def _plain(self, size: int, host: bool) -> Buffer:
         name = "staging" if host else "bounce"
         return self.allocate(size, host=host, cpu_access=False, name=name)
+
+    def adopt(self, address: int, size: int, name: str = "") -> Buffer:
+        """Whole pages of this process that the GPU may use at the same address."""
+        with self.work.lock:
+            self.work.usable()
+            return self.memory.adopt(address, size, name)
 
     def free(self, buffer: Buffer) -> None:
         """Give memory back once everything submitted so far is done; waits for nothing."""

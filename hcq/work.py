@@ -6,7 +6,8 @@ What a vendor adds: its channels, its queues, and what its incidents mean.
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, Protocol
 
 from hcq import capture, faults
@@ -42,6 +43,8 @@ class Channel(Protocol):
 class Work:
     """Channels, timeline and waits of a device; vendors fill in `channels` and the hooks."""
 
+    arch: Any  # of the chip; it has a name
+    queues: Mapping[str, Callable[[Any, str], Any]]  # what builds them, by kind
     signals: SignalPool
     timeline: Timeline
     waits: Waits
@@ -63,11 +66,13 @@ class Work:
         self._frames: dict[tuple[str, int], Frame] = {}
         self._submissions: deque[faults.Submission] = deque(maxlen=KEPT_SUBMISSIONS)
 
-    # What a vendor fills in.
-
     def queue(self, kind: str, name: str = "") -> Any:
         """A new queue to build."""
-        raise NotImplementedError
+        if kind not in self.queues:
+            raise QueueError(f"no queue kind {kind!r}", facts={"kinds": ", ".join(self.queues)})
+        return self.queues[kind](self.arch, name)
+
+    # What a vendor fills in.
 
     def check_process(self) -> None:
         """DeviceBanned in a forked child."""
@@ -96,6 +101,19 @@ class Work:
             raise DeviceLost(f"{self.name} is closed", device=self.name, hint="open it again")
         if self.failed is not None:
             raise faults.lost_again(self.failed, self.name)
+
+    def take_signal(self, undo: ExitStack) -> Signal:
+        """A cell that goes back when the device closes."""
+        signal = self.signals.take()
+        undo.callback(self.signals.give, signal)
+        return signal
+
+    def add_channel(self, channel: Any) -> None:
+        """Submit to a channel from now on, one of each kind."""
+        channel.wait_for_space = self.await_space
+        if capture.is_recording(self.host):
+            channel.on_publish = self.published
+        self.channels[channel.kind] = channel
 
     # Submitting.
 

@@ -16,6 +16,7 @@ from hcq.amd.defs import sdma as sdma_defs
 from hcq.amd.kfd import ENGINE_ID_VERSION, PAGE, Allocation, Kfd
 from hcq.amd.topology import Node
 from hcq.bits import align
+from hcq.buffers import view_of
 from hcq.builder import Builder
 from hcq.errors import QueueError
 from hcq.host import Region
@@ -61,16 +62,16 @@ class Channel:
             self.ring = self._part(ring_bytes, RING_FLAGS)
             self.pointers = self._part(PAGE, RING_FLAGS)
             # The kernel takes the pointers as they stand; fresh memory holds anything.
-            _view(self.pointers).write(0, bytes(PAGE))
+            view_of(self.pointers).write(0, bytes(PAGE))
             for pointer in (READ_POINTER, WRITE_POINTER):
-                _view(self.pointers).write64(pointer, start)
+                view_of(self.pointers).write64(pointer, start)
             args = self._create()
             undo.callback(process.call, kfd.DESTROY_QUEUE, queue_id=args.queue_id)
             self.queue_id = args.queue_id
             self._map_doorbell(args.doorbell_offset)
             undo.pop_all()
-        self._ring_view = _view(self.ring)
-        self._pointer_view = _view(self.pointers)
+        self._ring_view = view_of(self.ring)
+        self._pointer_view = view_of(self.pointers)
 
     def _part(self, size: int, flags: int, *, view: bool = True) -> Allocation:
         part = self._process.allocate(self._node.gpu_id, size, flags, view=view)
@@ -266,9 +267,3 @@ class CopyChannel(Channel):
         at = self.put % self.ring_bytes
         left = (self.ring_bytes - at) // WORD
         return left if left < count else 0
-
-
-def _view(allocation: Allocation) -> Region:
-    if allocation.region is None:
-        raise QueueError("a ring needs a host view")
-    return allocation.region

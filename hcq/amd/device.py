@@ -18,13 +18,13 @@ from hcq.amd.scratch import ScratchMemory
 from hcq.amd.topology import Node, gpus
 from hcq.amd.work import AmdWork, AnyQueue
 from hcq.copies import Copies
-from hcq.errors import DeviceNotFound, OutOfMemory, UnsupportedDevice
+from hcq.errors import OutOfMemory, UnsupportedDevice
 from hcq.faults import stopped
 from hcq.host import Host
 from hcq.ioctl_defs import kfd
 from hcq.memory import Buffer
 from hcq.queue import COPY
-from hcq.raw_device import RawDevice
+from hcq.raw_device import RawDevice, choose
 
 ARGUMENT_RING_BYTES = 16 << 20
 # Source: Linux amdgpu sdma_v6_0.c pads indirect buffers to a multiple of 8 words.
@@ -133,12 +133,6 @@ class Device(RawDevice):
         flags, view = self._kind(False, None, False)
         return self.memory.allocate(size, flags | kfd.ALLOC_EXECUTABLE, view=view, name="code")
 
-    def adopt(self, address: int, size: int, name: str = "") -> Buffer:
-        """Whole pages of this process that the GPU may use at the same address."""
-        with self.work.lock:
-            self.work.usable()
-            return self.memory.adopt(address, size, name)
-
     # Programs.
 
     def load(self, image: bytes, entry: str) -> Program:
@@ -177,14 +171,8 @@ class Device(RawDevice):
 
 def _find(host: Host, index: int) -> Node:
     nodes = gpus(host)
-    if not isinstance(index, int) or not 0 <= index < len(nodes):
-        raise DeviceNotFound(
-            f"no AMD:{index}: {len(nodes)} AMD GPU(s) here",
-            device=f"AMD:{index}",
-            facts={"count": len(nodes), "known": ", ".join(n.target for n in nodes) or "none"},
-            hint="indices start at 0; a cgroup or container may hide GPUs",
-        )
-    return nodes[index]
+    known = [node.target for node in nodes]
+    return choose(nodes, index, "AMD", "AMD", known, "a cgroup or container")
 
 
 def _arch(node: Node) -> Arch:

@@ -19,17 +19,21 @@ from hcq.errors import (
     HcqError,
     IoctlError,
     OutOfMemory,
-    missing_node,
 )
 from hcq.host import Host, Region
 from hcq.ioctl_defs import Ioctl, kfd
+from hcq.nodes import Module, open_node
 from hcq.process import check as check_process
 from hcq.timeline import SignalPool
+from hcq.undo import Undo
 
 PAGE = 4096
 LARGE_PAGE = 2 << 20
 LEAST_VERSION = (1, 11)
 ENGINE_ID_VERSION = (1, 17)
+AMDGPU = Module(
+    "AMD GPU", "amdgpu", rights="", trouble="check the kernel log (dmesg) for what amdgpu says"
+)
 
 _SANDBOX = "a sandbox or container may filter this call: give it /dev/kfd and /dev/dri"
 _HINTS = {
@@ -88,7 +92,7 @@ class Kfd:
         self.event_page: Allocation | None = None
         self.has_event_page = False  # the kernel was told of it
         self.pool: SignalPool | None = None
-        self.fd = _open_node(host, kfd.NODE)
+        self.fd = open_node(host, kfd.NODE, AMDGPU)
         with ExitStack() as undo:
             undo.callback(host.close, self.fd)
             args = self.call(kfd.GET_VERSION)
@@ -133,7 +137,7 @@ class Kfd:
         """Take a GPU's address space for this process, once."""
         if gpu_id in self.render:
             return
-        fd = _open_node(self.host, render_node)
+        fd = open_node(self.host, render_node, AMDGPU)
         with ExitStack() as undo:
             undo.callback(self.host.close, fd)
             self.call(kfd.ACQUIRE_VM, drm_fd=fd, gpu_id=gpu_id)
@@ -153,7 +157,7 @@ class Kfd:
         alignment = LARGE_PAGE if size >= LARGE_PAGE else PAGE
         with ExitStack() as undo:
             address = _granted(size, self.host.reserve, size, alignment)
-            release = _Undo(self.host.release, address, size)
+            release = Undo(self.host.release, address, size)
             undo.callback(release)
             args = self.call(
                 kfd.ALLOC_MEMORY_OF_GPU, va_addr=address, size=size, gpu_id=gpu_id, flags=flags
@@ -248,19 +252,6 @@ class Kfd:
         allocation.gpus.remove(gpu_id)
 
 
-class _Undo:
-    """One step to undo, which a later step may replace."""
-
-    def __init__(self, action: Callable[..., Any], *args: Any) -> None:
-        self.change(action, *args)
-
-    def change(self, action: Callable[..., Any], *args: Any) -> None:
-        self._action, self._args = action, args
-
-    def __call__(self) -> None:
-        self._action(*self._args)
-
-
 def _granted(size: int, request: Callable[..., Any], *args: Any) -> Any:
     """What the machine answers; OutOfMemory when it has no room."""
     import errno
@@ -288,41 +279,6 @@ def _hint(error: IoctlError, ioctl: Ioctl) -> str | None:
     if name in {"EPERM", "EACCES", "ENOSYS", "ENOTTY"}:
         return _SANDBOX
     return _HINTS.get((ioctl.name, name))
-
-
-def _open_node(host: Host, path: str) -> int:
-    import errno
-
-    try:
-        return host.open(path)
-    except OSError as error:
-        if isinstance(error, HcqError):
-            raise
-        number = error.errno
-        if number in (errno.ENOENT, errno.ENODEV, errno.ENXIO):
-            raise missing_node(path, "amdgpu", "AMD GPU") from None
-        if number in (errno.EACCES, errno.EPERM):
-            raise _no_rights(host, path) from None
-        if number in (errno.EMFILE, errno.ENFILE):
-            raise DeviceOpenError(
-                f"{path} cannot be opened: no file descriptor is free",
-                facts={"node": path, "errno": errno.errorcode[number]},
-                hint="close files, or raise the limit (ulimit -n)",
-            ) from None
-        raise DeviceOpenError(
-            f"{path} cannot be opened: {error.strerror}",
-            facts={"node": path, "errno": errno.errorcode.get(number or 0, number)},
-            hint="check the kernel log (dmesg) for what amdgpu says",
-        ) from None
-
-
-def _no_rights(host: Host, path: str) -> DeviceOpenError:
-    group = host.group(path)
-    return DeviceOpenError(
-        f"no rights on {path}: it belongs to group {group}",
-        facts={"node": path, "group": group},
-        hint=f"join the group: sudo usermod -aG {group} $USER, then log in again",
-    )
 
 
 _open: list[Kfd] = []

@@ -28,9 +28,8 @@ class Loader(ArgumentRing):
     ) -> None:
         super().__init__(work, ring)
         self._amd = work
-        self._copies = copies
         self.scratch = scratch
-        self._code = CodeMemory(allocate, lambda: work.timeline.reached)
+        self._code = CodeMemory(work, copies, allocate)
 
     def load(self, image: bytes, entry: str) -> Program:
         """Upload a code object; CodeObjectError before anything is, OutOfMemory for its needs."""
@@ -38,27 +37,16 @@ class Loader(ArgumentRing):
         code = parse(image, entry, self._amd.arch)
         with self._work.lock:
             self.scratch.need(entry, code.descriptor["private_segment_fixed_size"])
-            address, chunk = self._code.take(code.size)
-        try:
-            program = Program(
-                code, self._amd.arch, address, lambda: self.scratch.current, self._unload
-            )
-            # Not under the lock: it may wait for the GPU and for other threads' copies.
-            self._copies.copy_in(chunk, address - chunk.address, program.image)
-        except BaseException:  # Ctrl-C too must not cost code memory
-            with self._work.lock:
-                self._code.give(address, self._work.timeline.submitted)
-            raise
+
+        def make(address: int) -> Program:
+            arch, code_memory = self._amd.arch, self._code
+            return Program(code, arch, address, lambda: self.scratch.current, code_memory.unload)
+
+        program = self._code.upload(code.size, make)
         queue = self._work.queue(COMPUTE).acquire_code()
         with self._work.lock:
             self._work.channels[COMPUTE].prelude = list(queue.words)
         return program
-
-    def _unload(self, program: Program) -> None:
-        if program.address and not self._work.is_closed:
-            with self._work.lock:
-                self._code.give(program.address, self._work.timeline.submitted)
-        program.address = 0
 
     def arguments(
         self,

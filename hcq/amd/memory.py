@@ -4,12 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 from hcq.amd.channel import RING_FLAGS, VRAM
-from hcq.amd.kfd import PAGE, Allocation, Kfd
+from hcq.amd.kfd import Allocation, Kfd
 from hcq.amd.topology import Node
 from hcq.buffers import Buffers
-from hcq.errors import BufferUseError, OutOfMemory
+from hcq.errors import OutOfMemory
 from hcq.ioctl_defs import kfd
-from hcq.memory import Buffer
 
 USER_MEMORY_FLAGS = (
     kfd.ALLOC_USERPTR
@@ -43,6 +42,10 @@ class Memory(Buffers):
         """Take memory back to the kernel."""
         self._process.free(owner)
 
+    def take_over(self, address: int, size: int) -> Allocation:
+        """Pages of this process for the GPU too."""
+        return self._process.adopt(self._node.gpu_id, address, size, USER_MEMORY_FLAGS)
+
     def is_shortage(self, error: Exception) -> bool:
         """Out of memory, of address space, or of locked pages."""
         import errno
@@ -57,17 +60,6 @@ class Memory(Buffers):
             "largest": self.available() if is_vram else "unknown",
             "limit": self._node.memory_bytes,
         }
-
-    def adopt(self, address: int, size: int, name: str = "") -> Buffer:
-        """Pages of this process that the GPU may use too; the caller keeps them alive."""
-        if address % PAGE or size % PAGE or size <= 0:
-            raise BufferUseError(
-                "user memory must be whole pages", facts={"address": hex(address), "size": size}
-            )
-        allocation = self._process.adopt(self._node.gpu_id, address, size, USER_MEMORY_FLAGS)
-        buffer = Buffer(self._device, address, size, None, name, allocation)
-        self.add(buffer)
-        return buffer
 
     def available(self) -> int:
         """Bytes of VRAM the kernel says are free; 0 when it does not say."""

@@ -16,7 +16,7 @@ from hcq.amd.defs import registers
 from hcq.bits import Layout, align, hi32, lo32
 from hcq.elf import SHF_EXECINSTR, bad
 from hcq.errors import LaunchError
-from hcq.queue import check_axes
+from hcq.program import BaseProgram
 
 MAX_GRID = (1 << 31) - 1
 MAX_THREADS = (1 << 32) - 1  # work-items of one axis
@@ -52,8 +52,10 @@ class Scratch:
 NO_SCRATCH = Scratch(0, 0)
 
 
-class Program:
+class Program(BaseProgram):
     """A kernel that lies in GPU memory at `address`."""
+
+    arch: Arch
 
     def __init__(
         self,
@@ -63,16 +65,11 @@ class Program:
         scratch: Callable[[], Scratch],
         free: Callable[["Program"], None],
     ) -> None:
+        super().__init__(code.entry, arch, address, free)
         self.code = code
-        self.arch = arch
-        self.address = address
-        self.name = code.entry
         self.arguments = code.layout
         self._scratch = scratch
-        self._free = free
         self._templates: dict[tuple[Any, ...], LaunchTemplate] = {}
-        self._limits: dict[tuple[int, ...], list[int]] = {}  # largest grids by block
-        self._passed: Any = None  # the last grid and block that were checked
         self.image = code.image(address)
         # The offset is there only once it was relocated.
         at = code.descriptor_at + defs.ENTRY_OFFSET_AT
@@ -120,11 +117,6 @@ class Program:
         """32 or 64."""
         return 32 if self.code.descriptor.properties["enable_wavefront_size32"] else 64
 
-    def free(self) -> None:
-        """Give the code's memory back once the GPU is done with it; idempotent."""
-        self._passed = None
-        self._free(self)
-
     @property
     def registers(self) -> int:
         """Vector registers of a work-item."""
@@ -140,41 +132,17 @@ class Program:
         units = 2 if registers.RSRC1.unpack(self._rsrc1())["wgp_mode"] else 1
         return waves * self.arch.simds_per_unit * units * self.wave_size
 
-    def check_launch(self, grid: Sequence[Any], block: Sequence[int]) -> None:
-        """LaunchError with value and limit."""
-        if (grid, block) == self._passed:
-            return
-        check_axes(self.name, grid, block)
-        if not self.address:
-            raise LaunchError(f"kernel {self.name} was freed", hint="load the code again")
-        limits = self._limits.get(tuple(block)) or self._check_block(tuple(block))
-        for axis in range(3):
-            size = grid[axis]
-            if isinstance(size, int) and not 0 <= size <= limits[axis]:
-                if not 0 <= size <= MAX_GRID:
-                    raise self._over(f"grid[{axis}]", size, MAX_GRID)
-                raise self._over(f"grid[{axis}] * block", size * block[axis], MAX_THREADS)
-        self._passed = tuple(grid), tuple(block)
-
-    def _check_block(self, block: tuple[int, ...]) -> list[int]:
-        threads = block[0] * block[1] * block[2]
-        if min(block) < 1:
-            raise self._over("block", block, "at least 1 on each axis")
-        if threads > self.max_threads:
-            raise self._over("threads", threads, self.max_threads)
-        if threads > self.register_threads:
-            what = f"{self.registers} registers of each thread, threads"
-            raise self._over(what, threads, self.register_threads)
+    def _check_memory(self) -> None:
         if self.lds_size > self.arch.lds_bytes:
             raise self._over("local memory bytes", self.lds_size, self.arch.lds_bytes)
-        limits = self._limits[block] = [min(MAX_GRID, MAX_THREADS // size) for size in block]
-        return limits
 
-    def _over(self, what: str, value: Any, limit: Any) -> LaunchError:
-        return LaunchError(
-            f"kernel {self.name}: {what} {value} is outside the limit {limit}",
-            facts={"kernel": self.name, "value": value, "limit": limit, "arch": self.arch.name},
-        )
+    def _largest_grid(self, block: tuple[int, ...]) -> list[int]:
+        return [min(MAX_GRID, MAX_THREADS // size) for size in block]
+
+    def _over_grid(self, axis: int, size: int, block: Sequence[int]) -> LaunchError:
+        if not 0 <= size <= MAX_GRID:
+            return self._over(f"grid[{axis}]", size, MAX_GRID)
+        return self._over(f"grid[{axis}] * block", size * block[axis], MAX_THREADS)
 
     def launch_words(self, block: tuple[int, ...]) -> LaunchTemplate:
         """The launch for a block size, laid down once."""

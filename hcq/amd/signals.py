@@ -2,7 +2,7 @@
 
 from hcq.amd.channel import RING_FLAGS
 from hcq.amd.kfd import PAGE, Allocation, Kfd
-from hcq.errors import QueueError
+from hcq.buffers import view_of
 from hcq.host import Region
 from hcq.timeline import SignalPool
 
@@ -12,10 +12,9 @@ def pool(process: Kfd, gpu_id: int) -> SignalPool:
 
     def grow() -> tuple[int, Region]:
         page = process.allocate(gpu_id, PAGE, RING_FLAGS, shared=True)
-        if page.region is None:
-            raise QueueError("a signal page needs a host view")
-        page.region.write(0, bytes(PAGE))
-        return page.address, page.region
+        view = view_of(page)
+        view.write(0, bytes(PAGE))
+        return page.address, view
 
     if process.pool is None:
         process.pool = SignalPool(grow)

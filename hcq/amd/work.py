@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from hcq import capture, settings
+from hcq import settings
 from hcq.amd import faults, signals
 from hcq.amd.arch import Arch
 from hcq.amd.channel import Channel, ComputeChannel, CopyChannel
@@ -13,11 +13,11 @@ from hcq.amd.events import Incident, MemoryFault, open_events
 from hcq.amd.kfd import Kfd
 from hcq.amd.queue import ComputeQueue, CopyQueue
 from hcq.amd.topology import Node
-from hcq.errors import DeviceLost, QueueError, Unsupported
+from hcq.errors import DeviceLost, Unsupported
 from hcq.frame import Frame
 from hcq.host import Host
 from hcq.queue import COMPUTE, COPY
-from hcq.timeline import Signal, Timeline
+from hcq.timeline import Timeline
 from hcq.waits import Waits
 from hcq.work import Work
 
@@ -30,6 +30,8 @@ CORE_DUMP_BYTES = 1000
 class AmdWork(Work):
     """Channels, timeline and waits of a device. `close` is pushed on the opener's stack."""
 
+    queues = {COMPUTE: ComputeQueue, COPY: CopyQueue}
+
     def __init__(self, name: str, arch: Arch, node: Node, process: Kfd, host: Host) -> None:
         super().__init__(name, arch.name, host)
         self.arch = arch
@@ -41,7 +43,7 @@ class AmdWork(Work):
         self.events = open_events(self.process, self.node.gpu_id)
         undo.callback(self.events.close)
         self.signals = signals.pool(self.process, self.node.gpu_id)
-        cells = self._signal(undo), self._signal(undo)
+        cells = self.take_signal(undo), self.take_signal(undo)
         self.timeline = Timeline(*cells, timeline_start)
         self.waits = Waits(self.host, self.events, self.check, self.progress, self.incident)
         kinds: list[type[Channel]] = [ComputeChannel]
@@ -50,15 +52,7 @@ class AmdWork(Work):
         for kind in kinds:
             channel = kind(self.process, self.node, self.arch)
             undo.callback(channel.close)
-            channel.wait_for_space = self.await_space
-            if capture.is_recording(self.host):
-                channel.on_publish = self.published
-            self.channels[channel.kind] = channel
-
-    def _signal(self, undo: ExitStack) -> Signal:
-        signal = self.signals.take()
-        undo.callback(self.signals.give, signal)
-        return signal
+            self.add_channel(channel)
 
     def check_process(self) -> None:
         """DeviceBanned in a forked child."""
@@ -66,8 +60,6 @@ class AmdWork(Work):
 
     def queue(self, kind: str, name: str = "") -> Any:
         """A new queue to build."""
-        if kind == COMPUTE:
-            return ComputeQueue(self.arch, name)
         if kind == COPY and COPY not in self.channels:
             raise Unsupported(
                 f"{self.name} has no copy queue: AMD_DISABLE_SDMA is set",
@@ -75,9 +67,7 @@ class AmdWork(Work):
                 facts={"setting": "AMD_DISABLE_SDMA", "queue": COPY},
                 hint="copy with a kernel, or unset it",
             )
-        if kind == COPY:
-            return CopyQueue(self.arch, name)
-        raise QueueError(f"no queue kind {kind!r}", facts={"kinds": "compute, copy"})
+        return super().queue(kind, name)
 
     def make_frame(self, kind: str, cell: int) -> Frame:
         """As the base; the host is woken, and an INDIRECT packet that follows can end right."""

@@ -12,8 +12,8 @@ from contextlib import ExitStack
 from typing import Any
 
 from hcq.bits import align
+from hcq.buffers import view_of
 from hcq.errors import DeviceOpenError, QueueError
-from hcq.host import Region
 from hcq.ioctl_defs import nv_ctrl, nv_escape, nv_rm
 from hcq.nv import methods
 from hcq.nv.defs import classes, host, qmd
@@ -77,12 +77,12 @@ class Channel:
             self.ring = self._part(RING_BYTES, Kind.CONTIGUOUS)
             self.push = self._part(PUSH_BYTES, Kind.VRAM)
             self.notifier = self._part(NOTIFIER_BYTES, Kind.UNCACHED_HOST)
-            _view(self.ring).write(0, bytes(self.ring.size))
-            _view(self.notifier).write(0, bytes(self.notifier.size))
-            self._ring_view = _view(self.ring)
+            view_of(self.ring).write(0, bytes(self.ring.size))
+            view_of(self.notifier).write(0, bytes(self.notifier.size))
+            self._ring_view = view_of(self.ring)
             self._userd = self._ring_view.window(USERD_AT, host.USERD_BYTES)
-            self._push_view = _view(self.push)
-            self.notices = _view(self.notifier)
+            self._push_view = view_of(self.push)
+            self.notices = view_of(self.notifier)
             # Read at every submission: the state of the error entry, 0 while all is well.
             self.alarm = self.notices.view()[: nv_rm.NOTIFICATION_BYTES].cast("H")
             rm = self.gpu.rm
@@ -334,9 +334,3 @@ class ChannelGroup:
         for channel in channels.values():
             channel.register()
         return channels
-
-
-def _view(allocation: Allocation) -> Region:
-    if allocation.region is None:
-        raise QueueError("a ring needs a host view")
-    return allocation.region

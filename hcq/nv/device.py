@@ -9,12 +9,12 @@ from hcq import host as hosts
 from hcq.arguments_ring import ArgumentRing
 from hcq.code_memory import CodeMemory
 from hcq.copies import Copies
-from hcq.errors import DeviceNotFound, QueueError
+from hcq.errors import QueueError
 from hcq.host import Host
 from hcq.memory import Buffer
 from hcq.nv.cubin import Cubin
 from hcq.nv.defs.qmd import ALIGNMENT
-from hcq.nv.driver import LOW, Driver, driver
+from hcq.nv.driver import LOW, Card, Driver, driver
 from hcq.nv.gpu import gpu_of
 from hcq.nv.local import LocalMemory
 from hcq.nv.memory import Kind, Memory
@@ -22,7 +22,7 @@ from hcq.nv.program import Program
 from hcq.nv.queue import ComputeQueue
 from hcq.nv.work import AnyQueue, NvWork
 from hcq.queue import COMPUTE
-from hcq.raw_device import RawDevice
+from hcq.raw_device import RawDevice, choose
 
 ARGUMENT_RING_BYTES = 16 << 20
 
@@ -65,7 +65,7 @@ class Device(RawDevice):
         self.copies = Copies(work, self._plain, self.free)
         ring = self.allocate(ARGUMENT_RING_BYTES, cpu_access=True, name="argument ring")
         self.ring = ArgumentRing(work, ring)
-        self._code = CodeMemory(self._allocate_code, lambda: work.timeline.reached)
+        self._code = CodeMemory(work, self.copies, self._allocate_code)
         self.local = LocalMemory(
             self.gpu.shape,
             lambda size: self.allocate(size, cpu_access=False, name="private memory"),
@@ -107,41 +107,25 @@ class Device(RawDevice):
     def _allocate_code(self, size: int) -> Buffer:
         return self.memory.allocate(size, Kind.VRAM, view=False, name="code")
 
-    def adopt(self, address: int, size: int, name: str = "") -> Buffer:
-        """Whole pages of this process that the GPU may use at the same address."""
-        with self.work.lock:
-            self.work.usable()
-            return self.memory.adopt(address, size, name)
-
     # Programs.
 
     def load(self, image: bytes, entry: str) -> Program:
         """Upload a cubin; CodeObjectError before anything is, OutOfMemory for its needs."""
         self.work.usable()
         cubin = Cubin(image, entry, self.arch)
-        with self.work.lock:
-            address, chunk = self._code.take(cubin.size)
-        try:
-            windows = self._driver.windows
-            program = Program(cubin, self.arch, address, windows, self._filled, self._unload)
+
+        def make(address: int) -> Program:
+            windows, unload = self._driver.windows, self._code.unload
+            program = Program(cubin, self.arch, address, windows, self._filled, unload)
             with self.work.lock:
                 self.local.need(entry, program.local_size)
-            # Not under the lock: it may wait for the GPU and for other threads' copies.
-            self.copies.copy_in(chunk, address - chunk.address, program.image)
-        except BaseException:  # Ctrl-C too must not cost code memory
-            with self.work.lock:
-                self._code.give(address, self.work.timeline.submitted)
-            raise
+            return program
+
+        program = self._code.upload(cubin.size, make)
         queue = ComputeQueue(self.arch).acquire_code()
         with self.work.lock:
             self.work.run_first(COMPUTE, queue.words)
         return program
-
-    def _unload(self, program: Program) -> None:
-        if program.address and not self.work.is_closed:
-            with self.work.lock:
-                self._code.give(program.address, self.work.timeline.submitted)
-        program.address = 0
 
     def _use_local(self, address: int, bytes_per_tpc: int) -> None:
         queue = ComputeQueue(self.arch).local_memory(address, bytes_per_tpc)
@@ -192,13 +176,6 @@ class Device(RawDevice):
                 found[0].region.write32(found[1], word)
 
 
-def _find(found: Driver, index: int) -> Any:
+def _find(found: Driver, index: int) -> Card:
     cards = found.cards()
-    if not isinstance(index, int) or not 0 <= index < len(cards):
-        raise DeviceNotFound(
-            f"no NV:{index}: {len(cards)} NVIDIA GPU(s) here",
-            device=f"NV:{index}",
-            facts={"count": len(cards), "known": ", ".join(c.bus for c in cards) or "none"},
-            hint="indices start at 0; a container may hide GPUs",
-        )
-    return cards[index]
+    return choose(cards, index, "NV", "NVIDIA", [card.bus for card in cards], "a container")

@@ -4,16 +4,16 @@ Opened with the first device and closed with the last. Every GPU of the process 
 same address space.
 """
 
-import errno
 import os
 import threading
 import warnings
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from hcq import nodes
 from hcq.capture import innermost
-from hcq.errors import DeviceOpenError, FallbackWarning, HcqError, missing_node
+from hcq.errors import DeviceOpenError, FallbackWarning
 from hcq.host import Host, Region
 from hcq.ioctl_defs import nv_escape, nv_uvm
 from hcq.ioctl_defs.nv_abi import Abi, abi_of, is_newer
@@ -23,7 +23,13 @@ from hcq.process import check as check_process
 
 LOW = 1 << 40  # rings, pushbuffers, launch records and signals lie below
 WINDOW_BYTES = 1 << 32
-_MODULES = {nv_uvm.NODE: "nvidia_uvm"}
+_NVIDIA = nodes.Module(
+    "NVIDIA GPU",
+    "nvidia",
+    rights="; the module option NVreg_DeviceFileMode sets the rights",
+    trouble="the GPU may have failed to start: check the kernel log (dmesg) for NVRM",
+)
+_UVM = replace(_NVIDIA, name="nvidia_uvm")
 
 
 @dataclass(frozen=True)
@@ -184,47 +190,7 @@ def _warn_if_newer(version: str, abi: Abi) -> None:
 
 def open_node(host: Host, path: str) -> int:
     """Open a device file; DeviceOpenError naming node, cause and remedy."""
-    try:
-        return host.open(path)
-    except OSError as error:
-        if isinstance(error, HcqError):
-            raise
-        raise _cannot_open(host, path, error) from None
-
-
-def _cannot_open(host: Host, path: str, error: OSError) -> DeviceOpenError:
-    number = error.errno or 0
-    name = errno.errorcode.get(number, str(number))
-    facts: dict[str, object] = {"node": path, "errno": name}
-    if number in (errno.ENOENT, errno.ENODEV, errno.ENXIO):
-        return missing_node(path, _MODULES.get(path, "nvidia"), "NVIDIA GPU")
-    if number in (errno.EACCES, errno.EPERM):
-        group = host.group(path)
-        return DeviceOpenError(
-            f"no rights on {path}: it belongs to group {group}",
-            facts={**facts, "group": group},
-            hint=(
-                f"join the group: sudo usermod -aG {group} $USER, then log in again; "
-                "the module option NVreg_DeviceFileMode sets the rights"
-            ),
-        )
-    if number in (errno.EMFILE, errno.ENFILE):
-        return DeviceOpenError(
-            f"{path} cannot be opened: no file descriptor is free",
-            facts=facts,
-            hint="close files, or raise the limit (ulimit -n)",
-        )
-    if number == errno.EBUSY:
-        return DeviceOpenError(
-            f"{path} is busy: another program has the GPU for itself",
-            facts=facts,
-            hint="end that program (a virtual machine or debugger may hold the GPU)",
-        )
-    return DeviceOpenError(
-        f"{path} cannot be opened: {error.strerror}",
-        facts=facts,
-        hint="the GPU may have failed to start: check the kernel log (dmesg) for NVRM",
-    )
+    return nodes.open_node(host, path, _UVM if path == nv_uvm.NODE else _NVIDIA)
 
 
 _open: list[Driver] = []

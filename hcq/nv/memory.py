@@ -12,14 +12,14 @@ from typing import Any
 
 from hcq.bits import align
 from hcq.buffers import Buffers
-from hcq.errors import BufferUseError, IoctlError, OutOfMemory
+from hcq.errors import IoctlError, OutOfMemory
 from hcq.host import PAGE, Region
 from hcq.ioctl_defs import nv_escape, nv_rm
-from hcq.memory import Buffer
 from hcq.nv.defs import classes
 from hcq.nv.driver import LOW
 from hcq.nv.gpu import Gpu
 from hcq.nv.rm import RmError
+from hcq.undo import Undo
 
 HUGE_PAGE = 2 << 20
 HUGE_FROM = 8 << 20  # smaller video memory takes pages of 4 KiB
@@ -66,7 +66,7 @@ def allocate(gpu: Gpu, size: int, kind: Kind, *, view: bool = True, low: bool = 
             _reserve_bar1(gpu, size)
             undo.callback(_release_bar1, gpu, size)
         address = _reserve(gpu, size, page, low)
-        release = _Undo(driver.host.release, address, size)
+        release = Undo(driver.host.release, address, size)
         undo.callback(release)
         handle = _object(gpu, size, kind, page)
         undo.callback(gpu.rm.free, handle)
@@ -187,19 +187,6 @@ def _release_bar1(gpu: Gpu, size: int) -> None:
     gpu.bar1_used -= size
 
 
-class _Undo:
-    """One step to undo, which a later step may replace."""
-
-    def __init__(self, action: Callable[..., Any], *args: Any) -> None:
-        self.change(action, *args)
-
-    def change(self, action: Callable[..., Any], *args: Any) -> None:
-        self._action, self._args = action, args
-
-    def __call__(self) -> None:
-        self._action(*self._args)
-
-
 class Memory(Buffers):
     """Buffers of one device."""
 
@@ -216,6 +203,10 @@ class Memory(Buffers):
     def give_back(self, owner: Allocation) -> None:
         """Take memory back to the kernel."""
         free(self._gpu, owner)
+
+    def take_over(self, address: int, size: int) -> Allocation:
+        """Pages of this process for the GPU too."""
+        return adopt(self._gpu, address, size)
 
     def is_shortage(self, error: Exception) -> bool:
         """Out of memory, of address space, or of room in BAR1."""
@@ -237,15 +228,3 @@ class Memory(Buffers):
             "limit": self._gpu.memory_bytes if is_vram else "unknown",
             "bar1_size": self._gpu.bar1_bytes or "unknown",
         }
-
-    def adopt(self, address: int, size: int, name: str = "") -> Buffer:
-        """Pages of this process that the GPU may use too; the caller keeps them alive."""
-        are_numbers = isinstance(address, int) and isinstance(size, int)
-        if not are_numbers or address % PAGE or size % PAGE or address <= 0 or size <= 0:
-            raise BufferUseError(
-                "user memory must be whole pages", facts={"address": address, "size": size}
-            )
-        allocation = adopt(self._gpu, address, size)
-        buffer = Buffer(self._device, address, size, None, name, allocation)
-        self.add(buffer)
-        return buffer

@@ -17,7 +17,7 @@ from hcq.nv.defs import bank0 as bank0_defs
 from hcq.nv.defs.qmd import ALIGNMENT
 from hcq.nv.driver import Windows
 from hcq.nv.qmd import Constants, LaunchFacts, build
-from hcq.queue import check_axes
+from hcq.program import BaseProgram
 
 MAX_GRID = ((1 << 31) - 1, 65535, 65535)
 MAX_BLOCK = (1024, 1024, 64)
@@ -40,9 +40,10 @@ class BankLayout(ArgumentLayout):
         return self.head + super().pack(values, kernel)[len(self.head) :]
 
 
-class Program:
+class Program(BaseProgram):
     """A kernel that lies in GPU memory at `address`."""
 
+    arch: Arch
     alignment = ALIGNMENT  # of its argument blocks
     reads_launch_size = False  # from memory that the caller lays down: bank 0 is filled here
 
@@ -55,16 +56,11 @@ class Program:
         filled: dict[int, tuple[Any, Any]],
         free: Callable[["Program"], None],
     ) -> None:
+        super().__init__(cubin.entry, arch, address, free)
         self.cubin = cubin
-        self.arch = arch
-        self.address = address
-        self.name = cubin.entry
         self.image = cubin.image(address)
-        self._free = free
         self._windows = windows
         self._templates: dict[tuple[int, ...], list[int]] = {}
-        self._checked: dict[tuple[int, ...], bool] = {}
-        self._passed: Any = None  # the last grid and block that were checked
         self._heads: dict[tuple[Any, Any], bytes] = {}
         # Argument blocks of the device whose bank holds launch sizes: by address.
         self._filled = filled
@@ -165,52 +161,22 @@ class Program:
         warps = self.arch.registers // per_warp // WARP_GRANULE * WARP_GRANULE
         return warps * LANES
 
-    def free(self) -> None:
-        """Give the code's memory back once the GPU is done with it; idempotent."""
-        self._passed = None
-        self._free(self)
-
     # Launching.
 
-    def check_launch(self, grid: Sequence[Any], block: Sequence[int]) -> None:
-        """LaunchError with value and limit."""
-        if (grid, block) == self._passed:
-            return
-        check_axes(self.name, grid, block)
-        if not self.address:
-            raise LaunchError(f"kernel {self.name} was freed", hint="load the code again")
-        if tuple(block) not in self._checked:
-            self._check_block(tuple(block))
-        for axis in range(3):
-            size = grid[axis]
-            if isinstance(size, int) and not 0 <= size <= MAX_GRID[axis]:
-                raise self._over(f"grid[{axis}]", size, MAX_GRID[axis])
-        self._passed = tuple(grid), tuple(block)
-
-    def _check_block(self, block: tuple[int, ...]) -> None:
-        threads = block[0] * block[1] * block[2]
-        if min(block) < 1:
-            raise self._over("block", block, "at least 1 on each axis")
+    def _check_shape(self, block: tuple[int, ...]) -> None:
         for axis in range(3):
             if block[axis] > MAX_BLOCK[axis]:
                 raise self._over(f"block[{axis}]", block[axis], MAX_BLOCK[axis])
-        if threads > self.max_threads:
-            raise self._over("threads", threads, self.max_threads)
         required = self.cubin.needs.required_block
         if required is not None and block != required:
             raise self._over("block", block, f"{required} it was compiled for")
-        if threads > self.register_threads:
-            what = f"{self.registers} registers of each thread, threads"
-            raise self._over(what, threads, self.register_threads)
+
+    def _check_memory(self) -> None:
         if self.shared_size > self.arch.max_shared:
             raise self._over("shared memory bytes", self.shared_size, self.arch.max_shared)
-        self._checked[block] = True
 
-    def _over(self, what: str, value: Any, limit: Any) -> LaunchError:
-        return LaunchError(
-            f"kernel {self.name}: {what} {value} is outside the limit {limit}",
-            facts={"kernel": self.name, "value": value, "limit": limit, "arch": self.arch.name},
-        )
+    def _largest_grid(self, block: tuple[int, ...]) -> Sequence[int]:
+        return MAX_GRID
 
     def record(self, block: tuple[int, ...]) -> list[int]:
         """The launch record for a block size, holes zero; laid down once, not to be changed."""

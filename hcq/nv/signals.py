@@ -6,7 +6,7 @@ mapped on the others at the same address.
 
 from contextlib import ExitStack
 
-from hcq.errors import QueueError
+from hcq.buffers import view_of
 from hcq.host import PAGE, Region
 from hcq.nv.driver import Driver
 from hcq.nv.gpu import Gpu
@@ -44,10 +44,9 @@ class Signals:
         self._seen_by.add((page.address, owner.uuid))
         for gpu in gpus[1:]:
             self._map(page, gpu)
-        if page.region is None:
-            raise QueueError("a signal page needs a host view")
-        page.region.write(0, bytes(PAGE))
-        return page.address, page.region
+        view = view_of(page)
+        view.write(0, bytes(PAGE))
+        return page.address, view
 
     def _map(self, page: Allocation, gpu: Gpu) -> None:
         if (page.address, gpu.uuid) in self._seen_by:

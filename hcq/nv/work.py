@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from hcq import capture
-from hcq.errors import QueueError
 from hcq.host import Host
 from hcq.ioctl_defs import nv_rm
 from hcq.nv import faults
@@ -14,7 +12,7 @@ from hcq.nv.gpu import Gpu
 from hcq.nv.queue import ComputeQueue, CopyQueue
 from hcq.nv.signals import signals_of
 from hcq.queue import COMPUTE, COPY
-from hcq.timeline import Signal, Timeline
+from hcq.timeline import Timeline
 from hcq.waits import Waits
 from hcq.work import Work
 
@@ -35,6 +33,8 @@ class NoEvents:
 class NvWork(Work):
     """Channels, timeline and waits of a device."""
 
+    queues = {COMPUTE: ComputeQueue, COPY: CopyQueue}
+
     def __init__(self, name: str, gpu: Gpu, host: Host) -> None:
         super().__init__(name, "", host)
         self.gpu = gpu
@@ -47,37 +47,21 @@ class NvWork(Work):
         """Signal cells and channels; what is to be undone goes on the stack."""
         self.arch = self.gpu.arch
         self.target = self.arch.name
-        self.timeline = Timeline(self._signal(undo), self._signal(undo), timeline_start)
+        self.timeline = Timeline(self.take_signal(undo), self.take_signal(undo), timeline_start)
         self.waits = Waits(self.host, NoEvents(), self.check, self.progress, self.incident)
-        progress = {kind: self._signal(undo) for kind in (COMPUTE, COPY)}
+        progress = {kind: self.take_signal(undo) for kind in (COMPUTE, COPY)}
         channels = ChannelGroup(self.gpu).open(undo, progress)
         for channel in channels.values():
-            channel.wait_for_space = self.await_space
-            if capture.is_recording(self.host):
-                channel.on_publish = self.published
-        self.channels = dict(channels)
+            self.add_channel(channel)
         self._alarms = [channel.alarm for channel in channels.values()]
         numbers, windows = self.gpu.classes, self.gpu.driver.windows
         setup = ComputeQueue(self.arch).setup(numbers.compute, windows.shared, windows.local)
         channels[COMPUTE].prelude = list(setup.words)
         channels[COPY].prelude = list(CopyQueue(self.arch).setup(numbers.copy).words)
 
-    def _signal(self, undo: ExitStack) -> Signal:
-        signal = self.signals.take()
-        undo.callback(self.signals.give, signal)
-        return signal
-
     def check_process(self) -> None:
         """DeviceBanned in a forked child."""
         self.gpu.driver.check_process()
-
-    def queue(self, kind: str, name: str = "") -> Any:
-        """A new queue to build."""
-        if kind == COMPUTE:
-            return ComputeQueue(self.arch, name)
-        if kind == COPY:
-            return CopyQueue(self.arch, name)
-        raise QueueError(f"no queue kind {kind!r}", facts={"kinds": "compute, copy"})
 
     def run_first(self, kind: str, words: Sequence[int]) -> None:
         """Words that the next submission of a kind begins with."""

@@ -1,0 +1,93 @@
+"""What programs of every vendor do: be freed, and refuse launches outside their limits.
+
+Limits are LaunchError, raised before any word exists. Sizes that passed are remembered,
+so that a launch like the last one costs a comparison.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hcq.errors import LaunchError
+from hcq.queue import check_axes
+
+
+class BaseProgram:
+    """A kernel that lies in GPU memory at `address`; `free` gives its code's memory back."""
+
+    def __init__(self, name: str, arch: Any, address: int, free: Callable[[Any], None]) -> None:
+        self.name = name
+        self.arch = arch  # of the chip; it has a name
+        self.address = address
+        self._free = free
+        self._passed: Any = None  # the last grid and block that were checked
+        self._limits: dict[tuple[int, ...], Sequence[int]] = {}  # largest grids by block
+
+    # What a vendor fills in.
+
+    @property
+    def registers(self) -> int:
+        """Registers of a thread."""
+        raise NotImplementedError
+
+    @property
+    def max_threads(self) -> int:
+        """Most threads of a block the code was compiled for."""
+        raise NotImplementedError
+
+    @property
+    def register_threads(self) -> int:
+        """Most threads of a block whose registers the chip has."""
+        raise NotImplementedError
+
+    def _check_shape(self, block: tuple[int, ...]) -> None:
+        """LaunchError for a block whose axes the chip or the code does not take."""
+
+    def _check_memory(self) -> None:
+        """LaunchError for more memory of a block than the chip has."""
+
+    def _largest_grid(self, block: tuple[int, ...]) -> Sequence[int]:
+        """Limits of the axes of a grid."""
+        raise NotImplementedError
+
+    def _over_grid(self, axis: int, size: int, block: Sequence[int]) -> LaunchError:
+        """The error for an axis of a grid outside its limit."""
+        return self._over(f"grid[{axis}]", size, self._limits[tuple(block)][axis])
+
+    def free(self) -> None:
+        """Give the code's memory back once the GPU is done with it; idempotent."""
+        self._passed = None
+        self._free(self)
+
+    def check_launch(self, grid: Sequence[Any], block: Sequence[int]) -> None:
+        """LaunchError with value and limit."""
+        if (grid, block) == self._passed:
+            return
+        check_axes(self.name, grid, block)
+        if not self.address:
+            raise LaunchError(f"kernel {self.name} was freed", hint="load the code again")
+        limits = self._limits.get(tuple(block)) or self._check_block(tuple(block))
+        for axis in range(3):
+            size = grid[axis]
+            if isinstance(size, int) and not 0 <= size <= limits[axis]:
+                raise self._over_grid(axis, size, block)
+        self._passed = tuple(grid), tuple(block)
+
+    def _check_block(self, block: tuple[int, ...]) -> Sequence[int]:
+        threads = block[0] * block[1] * block[2]
+        if min(block) < 1:
+            raise self._over("block", block, "at least 1 on each axis")
+        self._check_shape(block)
+        if threads > self.max_threads:
+            raise self._over("threads", threads, self.max_threads)
+        if threads > self.register_threads:
+            what = f"{self.registers} registers of each thread, threads"
+            raise self._over(what, threads, self.register_threads)
+        self._check_memory()
+        limits = self._limits[block] = self._largest_grid(block)
+        return limits
+
+    def _over(self, what: str, value: Any, limit: Any) -> LaunchError:
+        return LaunchError(
+            f"kernel {self.name}: {what} {value} is outside the limit {limit}",
+            facts={"kernel": self.name, "value": value, "limit": limit, "arch": self.arch.name},
+        )
