@@ -290,6 +290,11 @@ def flush(value: Value) -> Value:
     return where((raw & exponent) == 0, sign, raw).bits(value.type)
 
 
+def quiet(value: Value) -> Value:
+    """The value as an addition of zero would leave it: every NaN is the canonical one."""
+    return where(value.is_nan(), value + 0.0, value)
+
+
 def saturate(value: Value) -> Value:
     """Between 0 and 1; NaN is +0."""
     above = where(value > 1.0, 1.0, value)

@@ -6,7 +6,7 @@ Source: PTX ISA, "Floating Point Instructions"; mesa: src/nouveau/compiler/nak/i
 """
 
 from sim.isa.value import F32, F64, I32, U32, Value, fma, where
-from sim.nv.sass.access import Access, flush, saturate
+from sim.nv.sass.access import Access, flush, quiet, saturate
 from sim.nv.sass.half import float_of
 from sim.nv.sass.rounding import MODES, directed, odd_sum
 from sim.nv.sass.semantics import means
@@ -69,7 +69,7 @@ def ffma(x: Access) -> None:
     a, b, c = x.f32(0), x.f32(1), x.f32(2)
     result = _fused(rounding_of(x), a, b, c)
     if x.has("FMZ"):
-        result = where((a == 0.0) | (b == 0.0), c, result)
+        result = where((a == 0.0) | (b == 0.0), quiet(c), result)
     finish(x, result)
 
 
@@ -186,9 +186,11 @@ def packed_singles(x: Access) -> None:
         if x.instruction.name == "FADD2":
             result = values[0] + values[1]
         elif x.instruction.name == "FMUL2":
-            result = values[0] * values[1]
+            result = _zero_wins(x, values[0] * values[1], *values)
         else:
-            result = fma(*values)
+            fused = fma(*values)
+            is_zero = (values[0] == 0.0) | (values[1] == 0.0)
+            result = where(is_zero, quiet(values[2]), fused) if x.has("FMZ") else fused
         if x.flushes:
             result = flush(result)
         x.write_word(x.results[0], part, result.bits(U32))

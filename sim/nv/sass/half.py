@@ -7,7 +7,7 @@ mesa: src/nouveau/compiler/nak/ir.rs (OpHAdd2, OpHFma2, OpHMul2, OpHMnMx2).
 """
 
 from sim.isa.value import F16, F32, F64, U16, U32, Value, fma, where
-from sim.nv.sass.access import Access, flush, saturate
+from sim.nv.sass.access import Access, flush, quiet, saturate
 from sim.nv.sass.rounding import brain, odd_sum
 from sim.nv.sass.semantics import means
 
@@ -63,7 +63,8 @@ def hadd2(x: Access) -> None:
     """Sums; F32: of the low halves, in single precision."""
     if x.has("F32"):
         a, b = (value.to(F32) for value in _operands(x, 2)[0])
-        x.write(a + b)
+        total = a + b
+        x.write(saturate(total) if x.has("SAT") else total)
         return
     results = []
     for a, b in _operands(x, 2):
@@ -80,9 +81,10 @@ def hmul2(x: Access) -> None:
     results = []
     for a, b in _operands(x, 2):
         if x.has("BF16_V2"):
-            results.append(_finish_brain(x, a.to(F64) * b.to(F64)))
+            exact = a.to(F64) * b.to(F64)
+            results.append(_finish_brain(x, _zero_wins(x, a, b, exact, 0.0)))
         else:
-            results.append(_finish_half(x, a * b))
+            results.append(_finish_half(x, _zero_wins(x, a, b, a * b, 0.0)))
     pack(x, tuple(results))
 
 
@@ -97,10 +99,15 @@ def hfma2(x: Access) -> None:
     for a, b, c in _operands(x, 3):
         if x.has("BF16_V2"):
             exact = odd_sum(a.to(F64) * b.to(F64), c.to(F64))
-            results.append(_finish_brain(x, exact))
+            results.append(_finish_brain(x, _zero_wins(x, a, b, exact, quiet(c).to(F64))))
         else:
-            results.append(_finish_half(x, fma(a, b, c)))
+            results.append(_finish_half(x, _zero_wins(x, a, b, fma(a, b, c), quiet(c))))
     pack(x, tuple(results))
+
+
+def _zero_wins(x: Access, a: Value, b: Value, result: Value, other: Value | float) -> Value:
+    """FMZ: 0 times anything is 0, so that the result is `other`."""
+    return where((a == 0.0) | (b == 0.0), other, result) if x.has("FMZ") else result
 
 
 def _made_constant(x: Access) -> int | None:

@@ -83,8 +83,10 @@ def mufu(x: Access) -> None:
 
 def _high_word(x: Access, function: Callable[[Value], Value]) -> None:
     """The source is the high word of a double whose low word is 0; denormals are flushed."""
-    word = x.raw(0)
-    word = word ^ 0x8000_0000 if x.data[0].neg else word
+    operand = x.data[0]
+    word = x.word(operand, 1) if operand.kind == "fimm" else x.raw(0)
+    word = word & 0x7FFF_FFFF if operand.abs else word
+    word = word ^ 0x8000_0000 if operand.neg else word
     exponent = word & 0x7FF0_0000
     word = where(exponent == 0, word & 0x8000_0000, word)
     result = function((word.to(U64) << 32).bits(F64)).bits(U64)

@@ -94,7 +94,11 @@ def brain(exact: Value, mode: str = "") -> Value:
 def brain_of_single(value: Value, mode: str = "") -> Value:
     """A F32, exact or rounded to odd, as the bits of a bfloat16 (U16)."""
     raw = value.bits(U32)
-    rounded = raw if mode == "RZ" else raw + 0x7FFF + ((raw >> 16) & 1)
+    if mode in ("RM", "RP"):
+        grows = (raw >> 31 != 0) ^ (mode == "RP")
+        rounded = where(grows, raw + 0xFFFF, raw)
+    else:
+        rounded = raw if mode == "RZ" else raw + 0x7FFF + ((raw >> 16) & 1)
     rounded = where((raw & 0x7FFF_FFFF) == 0x7F80_0000, raw, rounded)
     return where(value.is_nan(), 0x7FFF, rounded >> 16).to(U16)
 
