@@ -5,7 +5,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from hcq.errors import FieldError, QueueError, Unsupported
-from hcq.queue import Formula, Number, Part, Patch, Slot, Word, formula, low, word32
+from hcq.queue import (
+    COMPUTE,
+    COPY,
+    Formula,
+    Grid,
+    Number,
+    Part,
+    Patch,
+    Slot,
+    Word,
+    formula,
+    low,
+    word32,
+)
 
 MAX_COPY_PIECES = 4096
 
@@ -160,6 +173,20 @@ class Builder:
         # From the end when the destination lies above.
         for at in reversed(pieces) if is_upward else pieces:
             yield at, min(step, size - at)
+
+    # Verbs that only one kind has.
+
+    def launch(self, program: Any, arguments: Number, grid: Grid, block: Sequence[int]) -> Self:
+        """Not on this kind."""
+        raise self._lacks("launch", COMPUTE)
+
+    def copy(self, destination: Number, source: Number, size: int) -> Self:
+        """Not on this kind."""
+        raise self._lacks("copy", COPY)
+
+    def fill(self, destination: Number, value: int, size: int) -> Self:
+        """Not on this kind."""
+        raise self._lacks("fill", COPY)
 
     def _packet(self, *words: Word) -> Self:
         if threading.get_ident() != self._thread or self.bound is not None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from hcq import settings
 from hcq.errors import ConfigError
-from hcq.host import Host, Region
+from hcq.host import Host, HostFront, Region
 from hcq.ioctl_defs import Ioctl
 
 SCHEMA = "0.1"
@@ -46,11 +46,11 @@ class Recorder:
             os.write(self._fd, text.encode("ascii"))
 
 
-class CaptureHost:
+class CaptureHost(HostFront):
     """A host that writes down what is asked of another and what it answers."""
 
     def __init__(self, host: Host, recorder: Recorder) -> None:
-        self.inner = host
+        super().__init__(host)
         self.recorder = recorder
         self._start = host.now()
 
@@ -95,9 +95,6 @@ class CaptureHost:
                 **({"inner": inner.hex(), "inner_out": after} if inner else {}),
             )
 
-    def reserve(self, size: int, alignment: int = 4096, below: int = 1 << 47) -> int:
-        return self.inner.reserve(size, alignment, below)
-
     def mmap(self, fd: int, size: int, offset: int, address: int | None = None) -> Region:
         region = self.inner.mmap(fd, size, offset, address)
         self.recorder.write(
@@ -115,30 +112,6 @@ class CaptureHost:
     def munmap(self, region: Region) -> None:
         self.inner.munmap(region)
         self.recorder.write("object", id=hex(region.address), kind="map", died=self.seconds())
-
-    def release(self, address: int, size: int) -> None:
-        self.inner.release(address, size)
-
-    def read(self, path: str) -> bytes:
-        return self.inner.read(path)
-
-    def list(self, path: str) -> list[str]:
-        return self.inner.list(path)
-
-    def exists(self, path: str) -> bool:
-        return self.inner.exists(path)
-
-    def group(self, path: str) -> str:
-        return self.inner.group(path)
-
-    def poll(self, fd: int, seconds: float) -> bool:
-        return self.inner.poll(fd, seconds)
-
-    def now(self) -> float:
-        return self.inner.now()
-
-    def relax(self) -> None:
-        self.inner.relax()
 
 
 _hosts: list[CaptureHost] = []

@@ -93,6 +93,55 @@ class Host(Protocol):
         """What to do while waiting: give the core away, or advance a simulated clock."""
 
 
+class HostFront:
+    """A host in front of another, `inner`: what it does not do itself it passes on."""
+
+    def __init__(self, inner: Host) -> None:
+        self.inner = inner
+
+    def open(self, path: str) -> int:
+        return self.inner.open(path)
+
+    def close(self, fd: int) -> None:
+        self.inner.close(fd)
+
+    def ioctl(self, fd: int, call: Ioctl, args: Any) -> None:
+        self.inner.ioctl(fd, call, args)
+
+    def reserve(self, size: int, alignment: int = PAGE, below: int = 1 << 47) -> int:
+        return self.inner.reserve(size, alignment, below)
+
+    def mmap(self, fd: int, size: int, offset: int, address: int | None = None) -> Region:
+        return self.inner.mmap(fd, size, offset, address)
+
+    def munmap(self, region: Region) -> None:
+        self.inner.munmap(region)
+
+    def release(self, address: int, size: int) -> None:
+        self.inner.release(address, size)
+
+    def read(self, path: str) -> bytes:
+        return self.inner.read(path)
+
+    def list(self, path: str) -> list[str]:
+        return self.inner.list(path)
+
+    def exists(self, path: str) -> bool:
+        return self.inner.exists(path)
+
+    def group(self, path: str) -> str:
+        return self.inner.group(path)
+
+    def poll(self, fd: int, seconds: float) -> bool:
+        return self.inner.poll(fd, seconds)
+
+    def now(self) -> float:
+        return self.inner.now()
+
+    def relax(self) -> None:
+        self.inner.relax()
+
+
 class MappedRegion:
     """A span of this process's memory, with accesses of 8 to 64 bits checked against its size."""
 

@@ -67,19 +67,14 @@ class RawDevice:
         """Upload a code object; CodeObjectError before anything is, OutOfMemory for its needs."""
         raise NotImplementedError
 
-    def arguments(
+    def _lay_down(
         self,
         program: Any,
         values: Sequence[int | float],
-        grid: Sequence[int] | None = None,
-        block: Sequence[int] | None = None,
+        grid: Sequence[int] | None,
+        block: Sequence[int] | None,
     ) -> int:
-        """The GPU address of an argument block in the ring, for launches of one queue.
-
-        A block is used again once its submission is over: the queue may be submitted again
-        until then, afterwards that is QueueError; a bound queue keeps its blocks. `grid` and
-        `block` are checked first (LaunchError), and needed by programs that read them.
-        """
+        """The GPU address of a program's argument block; grid and block are in their limits."""
         raise NotImplementedError
 
     def _kind(self, host: bool, cpu_access: bool | None, uncached: bool) -> tuple[Any, bool]:
@@ -226,6 +221,25 @@ class RawDevice:
         return self.copies.copy(destination, source, size)
 
     # Launching.
+
+    def arguments(
+        self,
+        program: Any,
+        values: Sequence[int | float],
+        grid: Sequence[int] | None = None,
+        block: Sequence[int] | None = None,
+    ) -> int:
+        """The GPU address of an argument block in the ring, for launches of one queue.
+
+        A block is used again once its submission is over: the queue may be submitted again
+        until then, afterwards that is QueueError; a bound queue keeps its blocks. `grid` and
+        `block` are checked first (LaunchError), and needed by programs that read them from
+        memory that the caller lays down.
+        """
+        if grid is not None and block is not None:
+            # Here already: a block of arguments is only given back by a submission.
+            program.check_launch(grid, block)
+        return self._lay_down(program, values, grid, block)
 
     def launch(
         self,

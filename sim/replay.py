@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from hcq.errors import FileFormatError, SimFault
-from hcq.host import PAGE, Host, Region, refused
+from hcq.host import Host, HostFront, Region, refused
 from hcq.ioctl_defs import Ioctl
 
 SCHEMA_MAJOR = "0"
@@ -66,11 +66,11 @@ def _calls(number: int, kind: str, record: dict[str, Any]) -> list[Recorded]:
     return []
 
 
-class Replay:
+class Replay(HostFront):
     """A host in front of another: the driver has to make the recorded calls, in order."""
 
     def __init__(self, inner: Host, calls: Iterable[Recorded]) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._calls = list(calls)
         self._next = 0
         self._names: dict[tuple[str, str], str] = {}
@@ -98,39 +98,6 @@ class Replay:
         if fd >= 0:
             self._expect("mmap", "", {"size": hex(size)})
         return self.inner.mmap(fd, size, offset, address)
-
-    def close(self, fd: int) -> None:
-        self.inner.close(fd)
-
-    def reserve(self, size: int, alignment: int = PAGE, below: int = 1 << 47) -> int:
-        return self.inner.reserve(size, alignment, below)
-
-    def munmap(self, region: Region) -> None:
-        self.inner.munmap(region)
-
-    def release(self, address: int, size: int) -> None:
-        self.inner.release(address, size)
-
-    def read(self, path: str) -> bytes:
-        return self.inner.read(path)
-
-    def list(self, path: str) -> list[str]:
-        return self.inner.list(path)
-
-    def exists(self, path: str) -> bool:
-        return self.inner.exists(path)
-
-    def group(self, path: str) -> str:
-        return self.inner.group(path)
-
-    def poll(self, fd: int, seconds: float) -> bool:
-        return self.inner.poll(fd, seconds)
-
-    def now(self) -> float:
-        return self.inner.now()
-
-    def relax(self) -> None:
-        self.inner.relax()
 
     def _differ(self, text: str) -> NoReturn:
         self._difference = self._difference or text

@@ -139,19 +139,13 @@ class Device(RawDevice):
         """Upload a code object; CodeObjectError before anything is, OutOfMemory for its needs."""
         return self.loader.load(image, entry)
 
-    def arguments(
+    def _lay_down(
         self,
         program: Program,
         values: Sequence[int | float],
-        grid: Sequence[int] | None = None,
-        block: Sequence[int] | None = None,
+        grid: Sequence[int] | None,
+        block: Sequence[int] | None,
     ) -> int:
-        """The GPU address of an argument block in the ring, for launches of one queue.
-
-        A block is used again once its submission is over: the queue may be submitted again
-        until then, afterwards that is QueueError; a bound queue keeps its blocks. `grid` and
-        `block` are checked first (LaunchError), and needed by programs that read them.
-        """
         return self.loader.arguments(program, values, grid, block)
 
     # Queues.

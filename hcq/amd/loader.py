@@ -56,9 +56,6 @@ class Loader(ArgumentRing):
         block: Sequence[int] | None,
     ) -> int:
         """The GPU address of an argument block in the ring."""
-        if grid is not None and block is not None:
-            # Here already: a block of arguments is only given back by a submission.
-            program.check_launch(grid, block)
         data = program.arguments.pack(values, program.name)
         if program.reads_launch_size:
             data = with_hidden(program, data, grid, block)

@@ -78,14 +78,6 @@ class ComputeQueue(_Queue):
             words[template.grid_at + axis] = word32(grid[axis], f"grid[{axis}]")
         return self._packets(words, template.starts)
 
-    def copy(self, destination: Number, source: Number, size: int) -> Self:
-        """Not on this kind."""
-        raise self._lacks("copy", COPY)
-
-    def fill(self, destination: Number, value: int, size: int) -> Self:
-        """Not on this kind."""
-        raise self._lacks("fill", COPY)
-
     def write(self, address: Number, words: Sequence[int]) -> Self:
         """Store 32-bit words."""
         self._address("write", address, 4)
@@ -136,10 +128,6 @@ class CopyQueue(_Queue):
     def barrier(self) -> Self:
         """Nothing to do: packets of one copy queue run in order."""
         return self
-
-    def launch(self, program: Program, arguments: Number, grid: Grid, block: Sequence[int]) -> Self:
-        """Not on this kind."""
-        raise self._lacks("launch", COMPUTE)
 
     def copy(self, destination: Number, source: Number, size: int) -> Self:
         """Copy size bytes; overlapping int ranges behave like memmove."""

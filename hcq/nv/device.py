@@ -131,21 +131,14 @@ class Device(RawDevice):
         queue = ComputeQueue(self.arch).local_memory(address, bytes_per_tpc)
         self.work.run_first(COMPUTE, queue.words)
 
-    def arguments(
+    def _lay_down(
         self,
         program: Program,
         values: Sequence[int | float],
-        grid: Sequence[int] | None = None,
-        block: Sequence[int] | None = None,
+        grid: Sequence[int] | None,
+        block: Sequence[int] | None,
     ) -> int:
-        """The GPU address of an argument block in the ring, for launches of one queue.
-
-        It is the kernel's constant bank 0; `grid` and `block` are checked first, without
-        them the submission of the launch fills them in.
-        """
-        if grid is not None and block is not None:
-            # Here already: a block of arguments is only given back by a submission.
-            program.check_launch(grid, block)
+        # The kernel's constant bank 0; the submission of the launch fills in unknown sizes.
         address = self.ring.place(program.bank(values, grid, block), ALIGNMENT, program.name)
         if grid is None or block is None:
             self._filled.pop(address, None)

@@ -250,14 +250,6 @@ class ComputeQueue(_Queue):
         self.records[before][holes.dependent_flags] |= holes.dependent_bits
         self.links.append((before, record))
 
-    def copy(self, destination: Number, source: Number, size: int) -> Self:
-        """Not on this kind."""
-        raise self._lacks("copy", COPY)
-
-    def fill(self, destination: Number, value: int, size: int) -> Self:
-        """Not on this kind."""
-        raise self._lacks("fill", COPY)
-
     def write(self, address: Number, words: Sequence[int]) -> Self:
         """Store 32-bit words."""
         self._address("write", address, 4)
@@ -294,10 +286,6 @@ class CopyQueue(_Queue):
     def barrier(self) -> Self:
         """Nothing to do: copies of one queue wait for one another."""
         return self
-
-    def launch(self, program: Program, arguments: Number, grid: Grid, block: Sequence[int]) -> Self:
-        """Not on this kind."""
-        raise self._lacks("launch", COMPUTE)
 
     def copy(self, destination: Number, source: Number, size: int) -> Self:
         """Copy size bytes; overlapping int ranges behave like memmove."""
