@@ -5,7 +5,7 @@ Source: NVIDIA open-gpu-kernel-modules tags 550.163.01, 570.211.01, 580.142, 595
 version is asked once, the object picked here and passed on.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hcq.errors import UnsupportedDevice
 from hcq.ioctl_defs import Ioctl, nv_ctrl, nv_rm, nv_uvm
@@ -37,46 +37,29 @@ ABI_550 = Abi(
     free=nv_uvm.FREE,
     unregister_channel=nv_uvm.UNREGISTER_CHANNEL,
 )
-ABI_570 = Abi(
+# From here on what differs from the series before.
+ABI_570 = replace(
+    ABI_550,
     series=570,
     newest="570.211.01",
     root=nv_rm.ROOT_570,
-    address_space=nv_rm.ADDRESS_SPACE,
     channel=nv_rm.CHANNEL_570,
-    schedule_group=nv_ctrl.SCHEDULE_GROUP,
-    free=nv_uvm.FREE,
-    unregister_channel=nv_uvm.UNREGISTER_CHANNEL,
 )
-ABI_580 = Abi(
+ABI_580 = replace(
+    ABI_570,
     series=580,
     newest="580.159.03",
-    root=nv_rm.ROOT_570,
     address_space=nv_rm.ADDRESS_SPACE_580,
-    channel=nv_rm.CHANNEL_570,
     schedule_group=nv_ctrl.SCHEDULE_GROUP_580,
-    free=nv_uvm.FREE,
-    unregister_channel=nv_uvm.UNREGISTER_CHANNEL,
 )
-ABI_590 = Abi(
+ABI_590 = replace(
+    ABI_580,
     series=590,
     newest="595.45.04",
-    root=nv_rm.ROOT_570,
-    address_space=nv_rm.ADDRESS_SPACE_580,
-    channel=nv_rm.CHANNEL_570,
-    schedule_group=nv_ctrl.SCHEDULE_GROUP_580,
     free=nv_uvm.FREE_590,
     unregister_channel=nv_uvm.UNREGISTER_CHANNEL_590,
 )
-ABI_610 = Abi(
-    series=610,
-    newest="610.43.03",
-    root=nv_rm.ROOT_570,
-    address_space=nv_rm.ADDRESS_SPACE_580,
-    channel=nv_rm.CHANNEL_610,
-    schedule_group=nv_ctrl.SCHEDULE_GROUP_580,
-    free=nv_uvm.FREE_590,
-    unregister_channel=nv_uvm.UNREGISTER_CHANNEL_590,
-)
+ABI_610 = replace(ABI_590, series=610, newest="610.43.03", channel=nv_rm.CHANNEL_610)
 
 SERIES: tuple[Abi, ...] = (ABI_550, ABI_570, ABI_580, ABI_590, ABI_610)
 _BRANCHES = {550: ABI_550, 570: ABI_570, 580: ABI_580, 590: ABI_590, 595: ABI_590, 610: ABI_610}

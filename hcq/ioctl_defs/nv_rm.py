@@ -109,15 +109,18 @@ struct NV_MEMORY_DESC_PARAMS {
     uint32_t addressSpace;
     uint32_t cacheAttrib;
 };
-struct NV_CHANNEL_ALLOC_PARAMS {
-    uint32_t hObjectError;
+""")
+
+# A channel, without what some series put between or behind.
+_CHANNEL_HEAD = """    uint32_t hObjectError;
     uint32_t hObjectBuffer;
     uint64_t gpFifoOffset;
     uint32_t gpFifoEntries;
     uint32_t flags;
     uint32_t hContextShare;
     uint32_t hVASpace;
-    uint32_t hUserdMemory[8];
+"""
+_CHANNEL_TAIL = """    uint32_t hUserdMemory[8];
     uint64_t userdOffset[8];
     uint32_t engineType;
     uint32_t cid;
@@ -136,67 +139,21 @@ struct NV_CHANNEL_ALLOC_PARAMS {
     uint32_t encryptIv[3];
     uint32_t decryptIv[3];
     uint32_t hmacNonce[8];
-};
-struct NV_CHANNEL_ALLOC_PARAMS_570 {
-    uint32_t hObjectError;
-    uint32_t hObjectBuffer;
-    uint64_t gpFifoOffset;
-    uint32_t gpFifoEntries;
-    uint32_t flags;
-    uint32_t hContextShare;
-    uint32_t hVASpace;
-    uint32_t hUserdMemory[8];
-    uint64_t userdOffset[8];
-    uint32_t engineType;
-    uint32_t cid;
-    uint32_t subDeviceId;
-    uint32_t hObjectEccError;
-    struct NV_MEMORY_DESC_PARAMS instanceMem;
-    struct NV_MEMORY_DESC_PARAMS userdMem;
-    struct NV_MEMORY_DESC_PARAMS ramfcMem;
-    struct NV_MEMORY_DESC_PARAMS mthdbufMem;
-    uint32_t hPhysChannelGroup;
-    uint32_t internalFlags;
-    struct NV_MEMORY_DESC_PARAMS errorNotifierMem;
-    struct NV_MEMORY_DESC_PARAMS eccErrorNotifierMem;
-    uint32_t ProcessID;
-    uint32_t SubProcessID;
-    uint32_t encryptIv[3];
-    uint32_t decryptIv[3];
-    uint32_t hmacNonce[8];
-    uint32_t tpcConfigID;
-};
+"""
+ffi.cdef(f"""
+struct NV_CHANNEL_ALLOC_PARAMS {{
+{_CHANNEL_HEAD}{_CHANNEL_TAIL}}};
+struct NV_CHANNEL_ALLOC_PARAMS_570 {{
+{_CHANNEL_HEAD}{_CHANNEL_TAIL}    uint32_t tpcConfigID;
+}};
 /* hHandleVASpace is 4 bytes, so hUserdMemory moves by 4 and what follows it by 8. */
-struct NV_CHANNEL_ALLOC_PARAMS_610 {
-    uint32_t hObjectError;
-    uint32_t hObjectBuffer;
-    uint64_t gpFifoOffset;
-    uint32_t gpFifoEntries;
-    uint32_t flags;
-    uint32_t hContextShare;
-    uint32_t hVASpace;
-    uint32_t hHandleVASpace;
-    uint32_t hUserdMemory[8];
-    uint64_t userdOffset[8];
-    uint32_t engineType;
-    uint32_t cid;
-    uint32_t subDeviceId;
-    uint32_t hObjectEccError;
-    struct NV_MEMORY_DESC_PARAMS instanceMem;
-    struct NV_MEMORY_DESC_PARAMS userdMem;
-    struct NV_MEMORY_DESC_PARAMS ramfcMem;
-    struct NV_MEMORY_DESC_PARAMS mthdbufMem;
-    uint32_t hPhysChannelGroup;
-    uint32_t internalFlags;
-    struct NV_MEMORY_DESC_PARAMS errorNotifierMem;
-    struct NV_MEMORY_DESC_PARAMS eccErrorNotifierMem;
-    uint32_t ProcessID;
-    uint32_t SubProcessID;
-    uint32_t encryptIv[3];
-    uint32_t decryptIv[3];
-    uint32_t hmacNonce[8];
-    uint32_t tpcConfigID;
-};
+struct NV_CHANNEL_ALLOC_PARAMS_610 {{
+{_CHANNEL_HEAD}    uint32_t hHandleVASpace;
+{_CHANNEL_TAIL}    uint32_t tpcConfigID;
+}};
+""")
+
+ffi.cdef("""
 struct NV83DE_ALLOC_PARAMETERS {
     uint32_t hDebuggerClient_Obsolete;
     uint32_t hAppClient;
