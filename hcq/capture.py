@@ -6,14 +6,18 @@ Records and keys: `capture` (first), `device`, `ioctl`, `object`, `submission`;
 64-bit numbers are hex strings.
 """
 
+import fcntl
 import json
 import os
+import stat
 import threading
+import warnings
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
 from hcq import settings
-from hcq.errors import ConfigError
+from hcq.errors import ConfigError, FallbackWarning
 from hcq.host import Host, HostFront, Region
 from hcq.ioctl_defs import Ioctl
 
@@ -21,18 +25,28 @@ SCHEMA = "0.1"
 
 
 class Recorder:
-    """One file; a record is one line and is on disk once written."""
+    """One file; a record is one line and is on disk once written.
+
+    A file that another process is recording into stays its own: then `path` gets this
+    process's number at its end, and a FallbackWarning says so.
+    """
 
     def __init__(self, path: str) -> None:
-        self.path = path
-        try:
-            # Unbuffered: what was written is there after a crash.
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise ConfigError(
-                f"HCQ_CAPTURE={path}: cannot be written: {error.strerror}",
-                facts={"setting": "HCQ_CAPTURE", "value": path},
-            ) from None
+        self.asked = self.path = path
+        fd = _mine(path)
+        if fd is None:
+            self.path = f"{path}.{os.getpid()}"
+            warnings.warn(
+                f"HCQ_CAPTURE={path}: another process records into it, so this one records "
+                f"into {self.path}",
+                FallbackWarning,
+                stacklevel=2,
+            )
+            fd = _mine(self.path)
+        if fd is None:
+            raise _unwritable(self.path, "is being recorded into")
+        self._fd = fd
+        weakref.finalize(self, os.close, fd)
         self._lock = threading.Lock()
         self._sequence = 0
         self.write("capture", schema=SCHEMA, tool="hcq", redaction="none", torn=False)
@@ -44,6 +58,32 @@ class Recorder:
             self._sequence += 1
             text = json.dumps(line, separators=(",", ":")) + "\n"
             os.write(self._fd, text.encode("ascii"))
+
+
+def _mine(path: str) -> int | None:
+    """The file, open, locked and empty; None where another holds its lock; ConfigError."""
+    try:
+        # Unbuffered: what was written is there after a crash.
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise _unwritable(path, f"cannot be written: {error.strerror}") from None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    except OSError:
+        pass  # a file system without locks
+    os.ftruncate(fd, 0)
+    return fd
+
+
+def _unwritable(path: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"HCQ_CAPTURE={path}: {why}", facts={"setting": "HCQ_CAPTURE", "value": path}
+    )
 
 
 class CaptureHost(HostFront):
@@ -122,7 +162,7 @@ def wrap(host: Host) -> Host:
     path = settings.get("HCQ_CAPTURE")
     if not path:
         return host
-    if not _hosts or _hosts[0].inner is not host or _hosts[0].recorder.path != path:
+    if not _hosts or _hosts[0].inner is not host or _hosts[0].recorder.asked != path:
         _hosts[:] = [CaptureHost(host, Recorder(path))]
     return _hosts[0]
 

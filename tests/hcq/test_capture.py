@@ -1,6 +1,9 @@
 """HCQ_CAPTURE: what a run leaves in the file."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -128,3 +131,53 @@ def test_bound_words_are_recorded_with_the_pointer_to_them(recorded):
     assert inside["words"][:2] == ["c0004602", "00000407"]
     assert found["words"][15] == "c0023f02"  # INDIRECT_BUFFER
     assert found["words"][16] == f"{int(inside['address'], 16) & 0xFFFFFFFF:08x}"
+
+
+CHILD = """
+import sys, warnings
+from hcq import amd, host
+from sim.machine import Machine
+warnings.simplefilter("error" if sys.argv[1] == "alone" else "default")
+host.use(Machine(["gfx1100"]))
+amd.open(0).close()
+"""
+
+
+def child(tmp_path, mode, **settings):
+    script = tmp_path / "child.py"
+    script.write_text(CHILD)
+    return subprocess.run(
+        [sys.executable, script, mode],
+        env={**os.environ, **settings},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.row("PRO-10")
+def test_a_second_process_leaves_the_first_ones_recording_alone(machine, tmp_path):
+    machine()
+    path = tmp_path / "run.jsonl"
+    with Context(HCQ_CAPTURE=str(path)):
+        device = amd.open(0)
+        before = path.read_bytes()
+        run = child(tmp_path, "beside", HCQ_CAPTURE=str(path))
+        assert run.returncode == 0, run.stderr
+        assert path.read_bytes() == before
+        device.close()
+    assert path.read_bytes().startswith(before)
+    (other,) = tmp_path.glob("run.jsonl.*")
+    assert f"another process records into it, so this one records into {other}" in run.stderr
+    assert json.loads(other.read_text().splitlines()[-1])["record"] == "object"
+
+
+@pytest.mark.row("PRO-10")
+def test_a_recording_of_a_process_that_ended_is_written_anew(tmp_path):
+    path = tmp_path / "run.jsonl"
+    sizes = []
+    for _ in range(2):
+        run = child(tmp_path, "alone", HCQ_CAPTURE=str(path))
+        assert run.returncode == 0, run.stderr
+        sizes.append(len(path.read_text().splitlines()))
+    assert sizes[0] == sizes[1] > 10
