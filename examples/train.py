@@ -1,4 +1,4 @@
-"""Train a small network on handwritten digits: DEVICE=AMD python examples/train.py"""
+"""Train a small network on handwritten digits: DEVICE=NV (or AMD, CPU) python examples/train.py"""
 
 import argparse
 import json
