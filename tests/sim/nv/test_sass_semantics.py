@@ -5,11 +5,13 @@ The literals lie in vectors/*.txt: machine words, what registers hold before, an
 
 import random
 from dataclasses import replace
+from functools import cache
+from itertools import chain
 
 import numpy as np
 import pytest
 from nv_straight import Machine, State
-from nv_vectors import CASES
+from nv_vectors import ARITHMETIC, CASES, numbers
 
 from hcq.errors import SimFault
 from sim.nv.sass.categories import all_semantics, lookup
@@ -17,63 +19,108 @@ from sim.nv.sass.decode import decode
 from sim.nv.sass.instruction import Instruction, Operand
 from sim.nv.sass.semantics import CONTROL, NO_EFFECT, means
 
-OLD = 0xDEAD_BEEF
+OLD, ALL = 0xDEAD_BEEF, 0xFFFF_FFFF
 
 
-def put(state, name, value):
-    """Set a register in every lane."""
-    if name.startswith("C"):
-        bank, offset = name[1:].split(":")
-        state.banks[int(bank), int(offset, 16) // 4] = value
-    elif name.startswith("UR"):
-        state.uniform[int(name[2:])] = value
-    elif name.startswith("UP"):
-        state.uniform_predicates[int(name[2:])] = value
-    elif name.startswith("R"):
-        state.registers[int(name[1:])] = value
+def place(state, name):
+    """(array, index) of what a name means; None for the lanes that run."""
+    letters = name.rstrip("0123456789abcdef:")
+    number = name[len(letters) :]
+    if letters == "C":
+        bank, offset = number.split(":")
+        return state.banks[int(bank)], int(offset, 16) // 4
+    if letters in ("G", "S"):
+        return state.room if letters == "G" else state.shared, int(number, 16) // 4
+    if letters == "L":
+        return state.local, int(number, 16) // 4
+    arrays = {
+        "R": state.registers, "P": state.predicates, "UR": state.uniform,
+        "UP": state.uniform_predicates,
+    }  # fmt: skip
+    return arrays[letters], int(number)
+
+
+def put(state, name, values, lanes=slice(None)):
+    array, index = place(state, name)
+    if array.ndim == 2:
+        array[index, lanes] = np.resize(values, 32)[lanes]
     else:
-        state.predicates[int(name[1:])] = value
+        array[index : index + len(values)] = values
 
 
-def get(state, name):
-    if name.startswith("UR"):
-        return state.uniform[int(name[2:])]
-    if name.startswith("UP"):
-        return state.uniform_predicates[int(name[2:])]
-    if name.startswith("R"):
-        return state.registers[int(name[1:])]
-    return state.predicates[int(name[1:])]
-
-
-def check(case):
-    before = State()
-    before.registers[:] = OLD
-    before.mask = 0xA5F5_0FF1
-    for name, value in case.before:
-        put(before, name, value)
-    instruction = replace(case.instruction, guard=Operand("pred", 7))
-    after = Machine(case.chip).interpret([instruction], before)
-    active = np.array([bool(before.mask >> lane & 1) for lane in range(32)])
-    for name, value in case.after:
-        got = get(after, name)
-        if np.ndim(got):
-            assert (got[active] == value).all(), f"{case.line}: {name}={int(got[0]):x}"
-            assert (got[~active] == get(before, name)[~active]).all(), case.line
+def state_before(case, base):
+    state = State()
+    state.registers[:] = OLD
+    state.mask = 0xA5F5_0FF1
+    for name, text in case.before:
+        if name == "mask":
+            state.mask = int(text, 16)
         else:
-            assert got == value, f"{case.line}: {name}={int(got):x}"
+            put(state, name, numbers(text, base))
+    return state
+
+
+def state_after(case, before, base):
+    """What a line says: the state before with what it names, in the lanes that run."""
+    state = before.copy()
+    active = np.array([bool(before.mask >> lane & 1) for lane in range(32)])
+    for name, text in case.after:
+        put(state, name, numbers(text, base), active)
+    return state
+
+
+def unguarded(case):
+    return replace(case.instruction, guard=Operand("pred", 7))
+
+
+def same(one, two, line):
+    for name, value in vars(one).items():
+        if name != "mask":
+            wrong = np.argwhere(value != getattr(two, name))
+            first = [hex(getattr(two, name)[tuple(at)]) for at in wrong[:3]]
+            assert not len(wrong), (line, name, wrong[:3].tolist(), first)
+
+
+@cache
+def machine(chip):
+    return Machine(chip)
 
 
 @pytest.mark.row("SIM-05")
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_known_answers_of(name):
     for case in CASES[name]:
-        check(case)
+        on = machine(case.chip)
+        before = state_before(case, on.room)
+        same(state_after(case, before, on.room), on.interpret([unguarded(case)], before), case.line)
 
 
 # --- both engines
 
 
-POOL = sorted({(case.chip, case.word) for cases in CASES.values() for case in cases})
+CHIPS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+
+
+@pytest.mark.row("SIM-05")
+@pytest.mark.parametrize("full", [True, False], ids=["full", "part"])
+@pytest.mark.parametrize("chip", CHIPS)
+def test_known_answers_of_lanes_and_memory_in_native_code(chip, full, tmp_path):
+    cases = [
+        case
+        for case in chain(*CASES.values())
+        if case.table not in ARITHMETIC and case.chip == chip
+    ]
+    on = Machine(chip, str(tmp_path))
+    befores = [state_before(case, on.room) for case in cases]
+    pairs = [(c, b) for c, b in zip(cases, befores, strict=True) if (b.mask == ALL) == full]
+    run = on.native([[unguarded(case)] for case, _ in pairs], full)
+    for number, (case, before) in enumerate(pairs):
+        same(state_after(case, before, on.room), run(number, before), case.line)
+
+
+POOL = sorted(
+    {(case.chip, case.word) for case in chain(*CASES.values()) if case.table in ARITHMETIC}
+)
 SPECIAL = [0, 1, 31, 32, 33, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF, 0x3F80_0000, 0xBF80_0000,
            0x7F80_0000, 0xFF80_0000, 0x7FC0_0000, 0x7F80_0001, 0x8000_0001, 0x007F_FFFF,
            0x7C00_FC00, 0x7E01_0001, 0x3C00_BC00, 0x43E0_0000, 0x4F00_0000]  # fmt: skip
