@@ -151,7 +151,7 @@ class _Run(NativeLaunch[Kernel, ThreadRecord]):
     def translate_more(self, target: int) -> None:
         """A computed branch went to code that is not translated yet. PageFault."""
         self._memory.check(target, 4, "execute")
-        self._kernel = self._kernels.add_target(self._kernel, target)
+        self._kernel = self._kernels.add_targets(self._kernel, {target - self._dispatch.code})
         self._translate()
 
     def fault_of(self, record: ThreadRecord) -> WaveFault:

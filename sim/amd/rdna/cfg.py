@@ -57,11 +57,11 @@ class Program:
     entries: set[int]  # where a wave can be resumed
     indirect: bool  # some branch goes to a computed address
 
-    def span(self) -> tuple[int, int]:
-        """The first and one past the last byte of code."""
+    def ranges(self) -> list[tuple[int, int]]:
+        """Where code lies, in one piece: (first byte, one past the last)."""
         starts = [b.start for b in self.blocks.values() if b.instructions]
         ends = [b.end for b in self.blocks.values() if b.instructions]
-        return (min(starts), max(ends)) if starts else (0, 0)
+        return [(min(starts), max(ends))] if starts else []
 
 
 class CodeReader:

@@ -20,29 +20,25 @@ from sim.amd.rdna.operands import execute, is_zero_mask, read_word
 from sim.amd.rdna.semantics import NO_EFFECT
 from sim.isa import state
 from sim.isa.emitter import Emitter
-from sim.isa.fault_call import write_fault
-from sim.isa.liveness import Written, write_stores
+from sim.isa.liveness import Written
 from sim.isa.llvm_value import LlvmValue, own
-from sim.isa.native import ATTRIBUTES
+from sim.isa.translator import BaseTranslator, ask_for, cases, label_of
 from sim.isa.value import U32, Value
 
 LEAST_MASKED = 4  # vector results that make a second version of a block worth its translation
 EVERYTHING = set(range(256 + 256))
 
 
-class Translator:
+class Translator(BaseTranslator):
     """Writes one function for a program.
 
-    `full`: for waves that start with every lane active. `problems` collects, by
-    place in the code, why a wave that gets there faults.
+    `full`: for waves that start with every lane active.
     """
 
     def __init__(self, program: Program, wave_size: int, *, full: bool) -> None:
+        super().__init__(Emitter(wave_size))
         self.program = program
-        self.emitter = Emitter(wave_size)
         self.width = wave_size
-        self.extras: dict[str, str] = {}
-        self.problems: dict[int, SimFault] = {}
         self.is_full = full
         self.label = ""  # of the block being written
         if full:
@@ -54,48 +50,19 @@ class Translator:
     def text(self, name: str) -> str:
         """The module, with the function called `name`."""
         written = [w for block in self.program.blocks.values() for w in self._versions(block)]
-        emitter = self.emitter
-        write_stores(emitter.lines, written, EVERYTHING)
-        body = "\n".join(line for line in emitter.lines if line)
-        slots = "\n".join(emitter.slots)
-        extras = "\n".join(self.extras.values())
-        declarations = "\n".join(sorted(emitter.declarations))
-        return f"""
-define i32 @{name}(ptr noalias %t, ptr noalias %w) #2 {{
-entry:
-{slots}
-  %resumep = getelementptr i8, ptr %w, i64 {state.RESUME}
-  %resume = load i32, ptr %resumep
-  %countp = getelementptr i8, ptr %t, i64 {state.INSTRUCTIONS}
-  %budgetp = getelementptr i8, ptr %t, i64 {state.BUDGET}
-  switch i32 %resume, label %unknown [ {self._cases()} ]
+        starts = cases(self.program.entries & set(self.program.blocks))
+        entry = f"""  switch i32 %resume, label %unknown [ {starts} ]
 unknown:
-  %codep = getelementptr i8, ptr %t, i64 {state.CODE}
-  %code = load i64, ptr %codep
-  %resume64 = sext i32 %resume to i64
-  %wanted = add i64 %code, %resume64
-  %jumpp = getelementptr i8, ptr %w, i64 {state.JUMP}
-  store i64 %wanted, ptr %jumpp
-  ret i32 {state.JUMPED}
-{body}
-}}
-{extras}
-{declarations}
-!0 = !{{}}
-{ATTRIBUTES}
-"""
-
-    def _cases(self) -> str:
-        starts = sorted(self.program.entries & set(self.program.blocks))
-        return " ".join(f"i32 {start & 0xFFFFFFFF}, label %{_label(start)}" for start in starts)
+{ask_for("%resume")}"""
+        return self.module(name, entry, written, EVERYTHING)
 
     # --- one block
 
     def _versions(self, block: Block) -> list[Written]:
         """The block; where lanes are only likely to be all active, once with that known."""
         if not self.is_full or not _wants_two(block, self.width):
-            return [self._block(block, _label(block.start), block.full)]
-        emitter, label = self.emitter, _label(block.start)
+            return [self._block(block, label_of(block.start), block.full)]
+        emitter, label = self.emitter, label_of(block.start)
         emitter.label(label)
         check = EmitRegisters(emitter, block.full)
         everybody = emitter.pure(f"icmp eq i{self.width} {check.exec_bits()}, -1")
@@ -114,8 +81,7 @@ unknown:
         memory = MemoryEmitter(emitter, registers, self.extras.__setitem__)
         self.label = label
         emitter.label(label)
-        count_at = len(emitter.lines)
-        emitter.line("")
+        count_at = self.begin_count()
         done = 0
         try:
             if block.denormals is None:
@@ -135,12 +101,8 @@ unknown:
             if block.problem is not None:
                 self._fault(block.end, block.problem)
             elif not _transfers(block):
-                emitter.line(f"br label %{_label(block.successors[0])}")
-        total = emitter.fresh()[1:]
-        emitter.lines[count_at] = (
-            f"  %n{total} = load i64, ptr %countp\n  %m{total} = add i64 %n{total}, {done}\n"
-            f"  store i64 %m{total}, ptr %countp"
-        )
+                emitter.line(f"br label %{label_of(block.successors[0])}")
+        self.count(count_at, done)
         anywhere = block.last in ("s_setpc_b64", "s_swappc_b64")
         return Written(block.start, None if anywhere else block.successors, registers)
 
@@ -177,23 +139,14 @@ unknown:
         emitter.label(f"kept_{place}")
 
     def _fault(self, offset: int, problem: SimFault) -> None:
-        """What a wave does that gets where there is no instruction."""
-        self.problems[offset] = problem
-        write_fault(self.emitter, problem, self._absolute(offset), offset & 0xFFFFFFFF)
-
-    def _absolute(self, offset: int) -> str:
-        """The address of a place in the code, i64."""
-        emitter = self.emitter
-        place = emitter.pure(f"getelementptr i8, ptr %t, i64 {state.CODE}")
-        entry = emitter.pure(f"load i64, ptr {place}")
-        return emitter.pure(f"add i64 {entry}, {offset}")
+        self.fault_at(offset, problem, offset & 0xFFFFFFFF)
 
     # --- control
 
     def go(self, source: Instruction, target: int) -> str:
         """The label that leads to target; over a backward branch the wave may yield."""
         if target > source.address:
-            return _label(target)
+            return label_of(target)
         return f"back_{self.label}"
 
     def backward(self, source: Instruction, target: int) -> None:
@@ -202,41 +155,29 @@ unknown:
             return
         emitter = self.emitter
         emitter.label(f"back_{self.label}")
-        left = emitter.effect("load i64, ptr %budgetp")
-        less = emitter.effect(f"sub i64 {left}, 1")
-        emitter.line(f"store i64 {less}, ptr %budgetp")
-        out = emitter.effect(f"icmp sle i64 {less}, 0")
+        out = emitter.effect(f"icmp sle i64 {self.spend()}, 0")
         label = f"yield_{self.label}"
-        emitter.line(f"br i1 {out}, label %{label}, label %{_label(target)}")
+        emitter.line(f"br i1 {out}, label %{label}, label %{label_of(target)}")
         emitter.label(label)
         self.leave(target, state.RUN)
-
-    def leave(self, resume: int, status: int) -> None:
-        """Return to the scheduler, to go on at `resume`."""
-        self.emitter.line(f"store i32 {resume & 0xFFFFFFFF}, ptr %resumep")
-        self.emitter.line(f"ret i32 {status}")
 
     def computed(self, target: str) -> None:
         """Go to an i64 address: a block that is translated, or back to Python for a new one."""
         emitter = self.emitter
-        place = emitter.pure(f"getelementptr i8, ptr %t, i64 {state.CODE}")
-        entry = emitter.pure(f"load i64, ptr {place}")
+        entry = emitter.effect("load i64, ptr %codep")
         distance = emitter.effect(f"sub i64 {target}, {entry}")
         unknown = f"unknown_{distance[1:]}"
-        cases = " ".join(
-            f"i64 {start & (1 << 64) - 1}, label %{_label(start)}" for start in self.program.blocks
-        )
-        emitter.line(f"switch i64 {distance}, label %{unknown} [ {cases} ]")
+        starts = cases(self.program.blocks, 64)
+        emitter.line(f"switch i64 {distance}, label %{unknown} [ {starts} ]")
         emitter.label(unknown)
-        jump = emitter.pure(f"getelementptr i8, ptr %w, i64 {state.JUMP}")
-        emitter.line(f"store i64 {target}, ptr {jump}")
+        emitter.line(f"store i64 {target}, ptr %jumpp")
         offset = emitter.effect(f"trunc i64 {distance} to i32")
         emitter.line(f"store i32 {offset}, ptr %resumep")
         emitter.line(f"ret i32 {state.JUMPED}")
 
     def absolute_value(self, offset: int) -> LlvmValue:
         """The low and high word of a code address come from this i64."""
-        return LlvmValue(self.emitter, U32, self._absolute(offset), False)
+        return LlvmValue(self.emitter, U32, self.absolute(offset), False)
 
 
 # --- control instructions
@@ -257,7 +198,7 @@ def _conditional(t: Translator, i: Instruction, registers: EmitRegisters) -> Non
         condition = is_zero_mask(registers, "vcc" if what.startswith("vcc") else "exec")
         taken = what.endswith("z") and not what.endswith("nz")
     assert isinstance(condition, LlvmValue)
-    yes, no = t.go(i, i.target), _label(i.address + i.size)
+    yes, no = t.go(i, i.target), label_of(i.address + i.size)
     if not taken:
         yes, no = no, yes
     t.emitter.line(f"br i1 {condition.text}, label %{yes}, label %{no}")
@@ -341,7 +282,3 @@ def _is_masked(instruction: Instruction) -> bool:
 def _transfers(block: Block) -> bool:
     """Whether the last instruction wrote where to go next."""
     return block.last in CONTROL_EMITTERS and block.last != "s_getpc_b64"
-
-
-def _label(offset: int) -> str:
-    return f"b{offset & 0xFFFFFFFF:x}"

@@ -1,21 +1,12 @@
-"""Translated kernels, found by the address of their code and checked against its bytes.
-
-Every launch compares the code in memory with the code that was translated, so a program
-that changes its kernels gets what it wrote.
-"""
+"""Kernels of SASS: their control flow, and the functions they are translated to."""
 
 from __future__ import annotations
 
-import ctypes
-import hashlib
-import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from hcq.errors import SimFault
-from sim.isa.jit import Jit, digest_of
-from sim.memory import GpuMemory
+from sim.isa.kernels import BaseKernel, BaseKernels, Variant
 from sim.nv.sass.access import is_indexed
 from sim.nv.sass.cfg import CodeReader, Program, discover
 from sim.nv.sass.decode import chip_number
@@ -24,26 +15,18 @@ from sim.nv.sass.translate import Translator
 
 
 @dataclass
-class Kernel:
-    """One kernel: its control flow, its bytes, and native functions made so far."""
+class Kernel(BaseKernel[Program]):
+    """One kernel."""
 
-    entry: int
-    target: str  # "sm_90"
-    program: Program
-    code: tuple[tuple[int, bytes], ...]  # pieces: bytes from the entry, and what lies there
-    functions: dict[bool, int] = field(default_factory=dict)  # full, part
-    targets: set[int] = field(default_factory=set)  # computed branch targets seen so far
+    @property
+    def target(self) -> str:
+        """As "sm_90"."""
+        return str(self.variant[0])
 
     @cached_property
     def instructions(self) -> list[Instruction]:
         """Every instruction."""
         return [i for block in self.program.blocks.values() for i in block.instructions]
-
-    @cached_property
-    def problems(self) -> dict[int, SimFault]:
-        """Where control flow ends in nothing that can be executed, and why."""
-        blocks = self.program.blocks.values()
-        return {block.end: block.problem for block in blocks if block.problem is not None}
 
     @cached_property
     def register_count(self) -> int:
@@ -67,7 +50,7 @@ class Kernel:
                         ends[operand.bank] = end, instruction.address
         return ends
 
-    @cached_property
+    @property
     def is_placed(self) -> bool:
         """Whether the code names absolute addresses of code."""
         return any("ABS" in i.modifiers for i in self.instructions)
@@ -83,74 +66,25 @@ def _registers(instruction: Instruction) -> list[Operand]:
     return found
 
 
-class Kernels:
-    """Finds or makes the kernel at an address."""
+class Kernels(BaseKernels[Kernel]):
+    """Finds or makes the kernel at an address. A variant is (target,)."""
 
-    def __init__(self, memory: GpuMemory, jit: Jit) -> None:
-        self._memory = memory
-        self._jit = jit
-        self._lock = threading.Lock()
-        self._known: dict[tuple[int, str], Kernel] = {}
+    family = "sass"
+    sources = Path(__file__).parent
 
     def at(self, entry: int, target: str) -> Kernel:
         """The kernel whose first instruction is at `entry`, decoded anew if its bytes changed."""
-        kernel = self._known.get((entry, target))
-        if kernel is not None and self._is_current(kernel):
-            return kernel
-        kernel = self._known[entry, target] = self._decoded(entry, target, set())
-        return kernel
+        return self.find(entry, (target,))
 
-    def function(self, kernel: Kernel, *, full: bool) -> int:
-        """The address of its native function for warps with all lanes together, or any."""
-        with self._lock:
-            found = kernel.functions.get(full)
-            if found is None:
-                found = kernel.functions[full] = self._translated(kernel, full)
-            return found
+    def decoded(self, entry: int, variant: Variant, targets: set[int]) -> Kernel:
+        """The kernel at an address."""
+        (target,) = variant
+        program = discover(CodeReader(self.fetch, entry, target), targets)
+        return Kernel(entry, variant, program, self.pieces(entry, program), set(targets))
 
-    def add_targets(self, kernel: Kernel, targets: set[int]) -> Kernel:
-        """A kernel decoded again with more targets of computed branches (bytes from the entry)."""
-        with self._lock:
-            kernel.targets |= targets
-            fresh = self._decoded(kernel.entry, kernel.target, kernel.targets)
-            self._known[kernel.entry, kernel.target] = fresh
-            return fresh
-
-    def _is_current(self, kernel: Kernel) -> bool:
-        if kernel.problems:
-            return False  # what could not be decoded may have been written since
-        for low, code in kernel.code:
-            start = kernel.entry + low
-            self._memory.check(start, len(code), "execute")
-            if ctypes.string_at(start, len(code)) != code:
-                return False
-        return True
-
-    def _decoded(self, entry: int, target: str, targets: set[int]) -> Kernel:
-        def fetch(address: int, size: int) -> bytes:
-            self._memory.check(address, size, "execute")
-            return ctypes.string_at(address, size)
-
-        program = discover(CodeReader(fetch, entry, target), targets)
-        code = tuple(
-            (low, ctypes.string_at(entry + low, high - low)) for low, high in program.ranges()
-        )
-        return Kernel(entry, target, program, code, targets=set(targets))
-
-    def _translated(self, kernel: Kernel, full: bool) -> int:
-        problems = [(at, str(problem)) for at, problem in sorted(kernel.problems.items())]
-        identity = (
-            digest_of(Path(__file__).parent), kernel.target, full,
-            sorted(kernel.targets), problems, kernel.entry if kernel.is_placed else 0, kernel.code,
-        )  # fmt: skip
-        key = hashlib.sha256(repr(identity).encode()).hexdigest()
-        name = f"sass_{key[:32]}"
-        chip = chip_number(kernel.target)
-
-        def text() -> str:
-            return Translator(kernel.program, chip, full=full).text(name)
-
-        return self._jit.load(key, text, [name])[0]
+    def text(self, kernel: Kernel, name: str, *, full: bool) -> str:
+        """The module with its function."""
+        return Translator(kernel.program, chip_number(kernel.target), full=full).text(name)
 
 
 def explain(kernel: Kernel, offset: int) -> str:

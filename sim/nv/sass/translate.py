@@ -12,10 +12,9 @@ from __future__ import annotations
 from hcq.errors import SimFault
 from sim.isa import state
 from sim.isa.emitter import Emitter
-from sim.isa.fault_call import write_fault
-from sim.isa.liveness import Written, write_stores
+from sim.isa.liveness import Written
 from sim.isa.llvm_value import LlvmValue, own
-from sim.isa.native import ATTRIBUTES
+from sim.isa.translator import BaseTranslator, ask_for, cases, label_of
 from sim.isa.value import BOOL, U32, Value
 from sim.nv.sass import frame
 from sim.nv.sass.access import NANS, PREDICATES, Access, guard_of, read_flag
@@ -34,78 +33,47 @@ EVERYTHING = set(range(frame.KEYS))
 WANTS_PART = 1  # in state.JUMP with status JUMPED: the other function is not translated yet
 
 
-class Translator:
-    """Writes one of the two functions. `problems` collects, by place, why a warp faults there."""
+class Translator(BaseTranslator):
+    """Writes one of the two functions."""
 
     def __init__(self, program: Program, chip: int, *, full: bool) -> None:
+        super().__init__(Emitter(32, nans=NANS))
         self.program = program
         self.chip = chip
         self.full = full
-        self.emitter = Emitter(32, nans=NANS)
-        self.extras: dict[str, str] = {}
-        self.problems: dict[int, SimFault] = {}
         self.registers = EmitRegisters(self.emitter, chip, full=full)
 
     def text(self, name: str) -> str:
         """The module, with the function called `name`."""
         written = [self._block(block) for block in self.program.blocks.values()]
-        emitter = self.emitter
-        write_stores(emitter.lines, written, EVERYTHING)
-        body = "\n".join(line for line in emitter.lines if line)
-        slots = "\n".join(emitter.slots)
-        extras = "\n".join(self.extras.values())
-        shared = DISPATCHER if not self.full else ""
-        declared = emitter.declarations | (
-            set() if self.full else {"declare i32 @llvm.cttz.i32(i32, i1)"}
-        )
-        declarations = "\n".join(sorted(d for d in declared if d not in shared))
-        return f"""
-define i32 @{name}(ptr noalias %t, ptr noalias %w) #2 {{
-entry:
-{slots}
-  %resumep = getelementptr i8, ptr %w, i64 {state.RESUME}
-  %resume = load i32, ptr %resumep
-  %countp = getelementptr i8, ptr %t, i64 {state.INSTRUCTIONS}
-  %budgetp = getelementptr i8, ptr %t, i64 {state.BUDGET}
-  %activep = getelementptr i8, ptr %w, i64 {4 * frame.ACTIVE}
-  %limitp = getelementptr i8, ptr %w, i64 {4 * frame.LIMIT}
-  %livep = getelementptr i8, ptr %w, i64 {4 * frame.LIVE}
-  %placesp = getelementptr i8, ptr %w, i64 {frame.row_offset(frame.PLACES)}
-  %jumpp = getelementptr i8, ptr %w, i64 {state.JUMP}
-  %codep = getelementptr i8, ptr %t, i64 {state.CODE}
-{self._entry()}
-{body}
-}}
-{extras}
-{shared}
-{declarations}
-!0 = !{{}}
-{ATTRIBUTES}
-"""
+        if self.full:
+            return self.module(name, self._entry(), written, EVERYTHING)
+        self.emitter.declarations.add("declare i32 @llvm.cttz.i32(i32, i1)")
+        return self.module(name, self._entry(), written, EVERYTHING, DISPATCHER)
 
     def _entry(self) -> str:
-        cases = " ".join(
-            f"i32 {start}, label %{_label(start)}" for start in sorted(self.program.blocks)
-        )
+        starts = cases(self.program.blocks)
         unknown = f"""unknown:
   %where = phi i32 [ %resume, %{"entry" if self.full else "converged"} ]{self._also()}
-  %code = load i64, ptr %codep
-  %where64 = sext i32 %where to i64
-  %wanted = add i64 %code, %where64
-  store i64 %wanted, ptr %jumpp
-  ret i32 {state.JUMPED}"""
+{ask_for("%where")}"""
+        places = f"""  %activep = getelementptr i8, ptr %w, i64 {4 * frame.ACTIVE}
+  %limitp = getelementptr i8, ptr %w, i64 {4 * frame.LIMIT}
+  %livep = getelementptr i8, ptr %w, i64 {4 * frame.LIVE}
+  %placesp = getelementptr i8, ptr %w, i64 {frame.row_offset(frame.PLACES)}"""
         if self.full:
             apart = f"i32 {frame.DISPATCH}, label %part"
-            return f"""  switch i32 %resume, label %unknown [ {cases} {apart} ]
+            return f"""{places}
+  switch i32 %resume, label %unknown [ {starts} {apart} ]
 {unknown}
 {_other_function("part", state.PART_CODE)}"""
-        return f"""  %apart = icmp eq i32 %resume, {frame.DISPATCH}
+        return f"""{places}
+  %apart = icmp eq i32 %resume, {frame.DISPATCH}
   br i1 %apart, label %choose, label %converged
 converged:
   %live = load i32, ptr %livep
   store i32 %live, ptr %activep
   store i32 {frame.NEVER}, ptr %limitp
-  switch i32 %resume, label %unknown [ {cases} ]
+  switch i32 %resume, label %unknown [ {starts} ]
 choose:
   %place = call i32 @dispatch(ptr %t, ptr %w)
   %chosen = load i32, ptr %activep
@@ -116,7 +84,7 @@ tofull:
   br label %full
 apartagain:
   store i32 {frame.DISPATCH}, ptr %resumep
-  switch i32 %place, label %unknown [ {cases} ]
+  switch i32 %place, label %unknown [ {starts} ]
 {unknown}
 {_other_function("full", state.FULL_CODE)}"""
 
@@ -130,9 +98,8 @@ apartagain:
         registers = EmitRegisters(emitter, self.chip, full=self.full)
         memory = MemoryEmitter(emitter, registers, self.extras.__setitem__)
         self.registers = registers
-        emitter.label(_label(block.start))
-        count_at = len(emitter.lines)
-        emitter.line("")
+        emitter.label(label_of(block.start))
+        count_at = self.begin_count()
         done = 0
         ended = False
         try:
@@ -146,11 +113,7 @@ apartagain:
                 self.fault(block.end, block.problem)
             elif not ended:
                 self.advance(block.end, block.start)
-        total = emitter.fresh()[1:]
-        emitter.lines[count_at] = (
-            f"  %n{total} = load i64, ptr %countp\n  %m{total} = add i64 %n{total}, {done}\n"
-            f"  store i64 %m{total}, ptr %countp"
-        )
+        self.count(count_at, done)
         anywhere = block.instructions and block.instructions[-1].name in ("RET", "BRX", "CALL")
         return Written(block.start, None if anywhere else block.successors, registers)
 
@@ -169,12 +132,7 @@ apartagain:
 
     def fault(self, offset: int, problem: SimFault) -> None:
         """What a warp does that gets where there is no instruction."""
-        self.problems[offset] = problem
-        write_fault(self.emitter, problem, self._absolute(offset), frame.fault_place(offset))
-
-    def _absolute(self, offset: int) -> str:
-        entry = self.emitter.effect("load i64, ptr %codep")
-        return self.emitter.effect(f"add i64 {entry}, {offset}")
+        self.fault_at(offset, problem, frame.fault_place(offset))
 
     # --- going places
 
@@ -185,12 +143,12 @@ apartagain:
         if target <= source:
             self._look_up(target)
         if self.full:
-            emitter.line(f"br label %{_label(target)}")
+            emitter.line(f"br label %{label_of(target)}")
             return
         limit = emitter.effect("load i32, ptr %limitp")
         near = emitter.effect(f"icmp slt i32 {target}, {limit}")
         name = f"meet_{near[1:]}"
-        emitter.line(f"br i1 {near}, label %{_label(target)}, label %{name}")
+        emitter.line(f"br i1 {near}, label %{label_of(target)}, label %{name}")
         emitter.label(name, follows=True)
         self.stand_at(str(target))
         emitter.line("br label %choose")
@@ -198,10 +156,7 @@ apartagain:
     def _look_up(self, target: int) -> None:
         """Over a backward branch the warp may yield."""
         emitter = self.emitter
-        left = emitter.effect("load i64, ptr %budgetp")
-        less = emitter.effect(f"sub i64 {left}, 1")
-        emitter.line(f"store i64 {less}, ptr %budgetp")
-        out = emitter.effect(f"icmp sle i64 {less}, 0")
+        out = emitter.effect(f"icmp sle i64 {self.spend()}, 0")
         name = out[1:]
         emitter.line(f"br i1 {out}, label %yield_{name}, label %stay_{name}")
         emitter.label(f"yield_{name}", follows=True)
@@ -213,11 +168,6 @@ apartagain:
             emitter.line(f"store i32 1, ptr {place}")
             self.leave(frame.DISPATCH, state.RUN)
         emitter.label(f"stay_{name}", follows=True)
-
-    def leave(self, resume: int, status: int) -> None:
-        """Return to the scheduler, to go on at `resume`."""
-        self.emitter.line(f"store i32 {resume}, ptr %resumep")
-        self.emitter.line(f"ret i32 {status}")
 
     def stand_at(self, place: str, bits: str | None = None) -> None:
         """The lanes that run (or `bits`) will go on at an i32 place."""
@@ -270,9 +220,7 @@ apartagain:
         self.advance(yes, source)
         emitter.label(f"both_{name}", follows=True)
         if yes <= source:  # a loop that lanes leave one by one still has to look up
-            left = emitter.effect("load i64, ptr %budgetp")
-            less = emitter.effect(f"sub i64 {left}, 1")
-            emitter.line(f"store i64 {less}, ptr %budgetp")
+            self.spend()
         mask = emitter.effect(f"bitcast i32 {bits} to <32 x i1>")
         places = emitter.effect(
             f"select <32 x i1> {mask}, <32 x i32> splat (i32 {yes}), <32 x i32> splat (i32 {no})"
@@ -356,10 +304,8 @@ apartagain:
         emitter.label(f"scattered_{name}", follows=True)
         self.apart()
         emitter.label(f"together_{name}", follows=True)
-        cases = " ".join(
-            f"i32 {start}, label %{_label(start)}" for start in sorted(self.program.blocks)
-        )
-        emitter.line(f"switch i32 {first}, label %unknown_{name} [ {cases} ]")
+        starts = cases(self.program.blocks)
+        emitter.line(f"switch i32 {first}, label %unknown_{name} [ {starts} ]")
         emitter.label(f"unknown_{name}", follows=True)
         emitter.line(f"store i32 {first}, ptr %resumep")
         wide = emitter.effect(f"sext i32 {first} to i64")
@@ -389,7 +335,3 @@ def _other_function(label: str, code: int) -> str:
 {label}go:
   %{label}r = musttail call i32 %{label}f(ptr %t, ptr %w)
   ret i32 %{label}r"""
-
-
-def _label(offset: int) -> str:
-    return f"b{offset & 0xFFFFFFFF:x}"

@@ -70,7 +70,7 @@ def test_a_wave_can_be_resumed_after_a_barrier():
 
 
 def test_code_is_as_long_as_what_is_reachable():
-    assert program_of(LOOP).span() == (0, 28)
+    assert program_of(LOOP).ranges() == [(0, 28)]
 
 
 def test_code_behind_the_end_is_not_decoded():
