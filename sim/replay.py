@@ -99,6 +99,14 @@ class Replay(HostFront):
             self._expect("mmap", "", {"size": hex(size)})
         return self.inner.mmap(fd, size, offset, address)
 
+    def close(self, fd: int) -> None:
+        # Its number may be another file's from here on, in the recording a different one.
+        gone = hex(fd)
+        self._names = {
+            key: live for key, live in self._names.items() if key[0] != "fd" or live != gone
+        }
+        self.inner.close(fd)
+
     def _differ(self, text: str) -> NoReturn:
         self._difference = self._difference or text
         raise SimFault(self._difference)
