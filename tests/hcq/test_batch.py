@@ -33,19 +33,9 @@ def test_a_value_over_the_patchs_width_is_refused():
         patch.apply(0, 256)
 
 
-@pytest.fixture
-def machine_device(machine):
-    from hcq import amd
-
-    machine()
-    device = amd.open(0)
-    yield device
-    device.close()
-
-
 @pytest.mark.row("BAT-03")
-def test_slots_of_all_three_kinds_stand_in_the_patch_table(machine_device):
-    batch = Batch(machine_device)
+def test_slots_of_all_three_kinds_stand_in_the_patch_table(device):
+    batch = Batch(device)
     queue = batch.queue("copy")
     queue.wait(Slot("cell"), Slot("value", SlotKind.TIMELINE, bits=32))
     queue.copy(Slot("out") + 16, 0x1000, 64)
@@ -63,8 +53,8 @@ def test_slots_of_all_three_kinds_stand_in_the_patch_table(machine_device):
 
 
 @pytest.mark.row("BAT-03")
-def test_between_a_thousand_replays_only_listed_words_differ(machine_device):
-    device = machine_device
+def test_between_a_thousand_replays_only_listed_words_differ(device):
+    device = device
     buffer = device.allocate(4096, cpu_access=False, zero=True)
     batch = Batch(device)
     batch.queue("copy").copy(Slot("to"), buffer.address, 4).fill(buffer.address, 1, 256).write(
@@ -87,8 +77,8 @@ def test_between_a_thousand_replays_only_listed_words_differ(machine_device):
 
 
 @pytest.mark.row("BAT-03")
-def test_equal_values_write_nothing(machine_device):
-    device = machine_device
+def test_equal_values_write_nothing(device):
+    device = device
     buffer = device.allocate(64, cpu_access=False)
     batch = Batch(device)
     batch.queue("copy").fill(Slot("to"), 1, 16)
@@ -103,8 +93,8 @@ def test_equal_values_write_nothing(machine_device):
 
 @pytest.mark.row("BAT-03")
 @pytest.mark.refusal
-def test_unset_and_unknown_slots_are_named_before_any_word_is_written(machine_device):
-    batch = Batch(machine_device)
+def test_unset_and_unknown_slots_are_named_before_any_word_is_written(device):
+    batch = Batch(device)
     batch.queue("copy").fill(Slot("weights", high=0xFFFF_FFFF), 1, 16)
     with pytest.raises(QueueError, match="slot 'weights' was given no value"):
         batch.submit({})
@@ -117,8 +107,8 @@ def test_unset_and_unknown_slots_are_named_before_any_word_is_written(machine_de
 
 
 @pytest.mark.refusal
-def test_a_sealed_batch_takes_nothing_more(machine_device):
-    batch = Batch(machine_device)
+def test_a_sealed_batch_takes_nothing_more(device):
+    batch = Batch(device)
     queue = batch.queue("copy").fill(0x1000, 1, 16)
     batch.seal()
     with pytest.raises(QueueError, match="the batch is sealed"):
@@ -129,7 +119,7 @@ def test_a_sealed_batch_takes_nothing_more(machine_device):
 
 
 @pytest.mark.refusal
-def test_a_queue_with_slots_cannot_be_submitted_alone(machine_device):
-    queue = machine_device.queue("copy").fill(Slot("to"), 1, 16)
+def test_a_queue_with_slots_cannot_be_submitted_alone(device):
+    queue = device.queue("copy").fill(Slot("to"), 1, 16)
     with pytest.raises(QueueError, match="has slots: submit it as a batch"):
-        machine_device.submit(queue)
+        device.submit(queue)

@@ -1,5 +1,7 @@
 """HCQ_CAPTURE: what a run leaves in the file."""
 
+import contextlib
+import errno
 import json
 import os
 import subprocess
@@ -7,8 +9,9 @@ import sys
 
 import pytest
 
-from hcq import amd, host
+from hcq import amd, capture, host
 from hcq.errors import ConfigError, IoctlError
+from hcq.ioctl_defs import amdgpu, kfd
 from hcq.settings import Context
 
 
@@ -31,7 +34,7 @@ def recorded(machine, tmp_path):
 @pytest.mark.row("PRO-10")
 def test_the_first_record_names_schema_and_tool(recorded):
     first = recorded(lambda device: None)[0]
-    assert (first["record"], first["schema"], first["tool"]) == ("capture", "0.1", "hcq")
+    assert (first["record"], first["schema"], first["tool"]) == ("capture", "0.2", "hcq")
 
 
 @pytest.mark.row("PRO-10")
@@ -80,8 +83,6 @@ def test_words_are_in_the_file_before_the_doorbell_rings(machine, tmp_path):
 
 @pytest.mark.row("PRO-10")
 def test_a_refusal_is_recorded_and_passed_on(machine, tmp_path):
-    import errno
-
     machine().refuse("KFD_ACQUIRE_VM", errno.EBUSY)
     path = tmp_path / "run.jsonl"
     with Context(HCQ_CAPTURE=str(path)), pytest.raises(IoctlError):
@@ -93,8 +94,6 @@ def test_a_refusal_is_recorded_and_passed_on(machine, tmp_path):
 
 @pytest.mark.row("PRO-10")
 def test_without_the_setting_nothing_wraps_the_host(machine):
-    from hcq import capture
-
     machine()
     assert capture.wrap(host.current()) is host.current()
 
@@ -131,6 +130,64 @@ def test_bound_words_are_recorded_with_the_pointer_to_them(recorded):
     assert inside["words"][:2] == ["c0004602", "00000407"]
     assert found["words"][15] == "c0023f02"  # INDIRECT_BUFFER
     assert found["words"][16] == f"{int(inside['address'], 16) & 0xFFFFFFFF:08x}"
+
+
+# What arguments point to
+
+
+@pytest.fixture
+def passed(machine, tmp_path):
+    """The record of one call that is passed to a simulated GPU's file."""
+
+    def make(node, call, *chips, **fields):
+        machine(*chips)
+        path = tmp_path / "run.jsonl"
+        with Context(HCQ_CAPTURE=str(path)):
+            front = capture.wrap(host.current())
+            fd = front.open(node)
+            with contextlib.suppress(IoctlError):
+                front.ioctl(fd, call, call.args(**fields))
+            front.close(fd)
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+        return next(r for r in records if r["record"] == "ioctl")
+
+    return make
+
+
+def pointer(memory):
+    return int(kfd.ffi.cast("uintptr_t", memory))
+
+
+@pytest.mark.row("PRO-10")
+def test_a_list_that_arguments_point_to_is_recorded_before_and_after(passed):
+    room = kfd.ffi.new("struct kfd_process_device_apertures[]", 2)
+    call = kfd.GET_PROCESS_APERTURES_NEW
+    record = passed(
+        "/dev/kfd", call, num_of_nodes=2, kfd_process_device_apertures_ptr=pointer(room)
+    )
+    found = record["lists"]["kfd_process_device_apertures_ptr"]
+    assert (found["item"], found["size"]) == ("struct kfd_process_device_apertures", 112)
+    assert found["in"] == "00" * 112
+    assert found["out"] == bytes(kfd.ffi.buffer(room)).hex() != found["in"]
+
+
+@pytest.mark.row("PRO-10")
+def test_text_that_a_render_node_answers_with_is_recorded(passed):
+    name = kfd.ffi.new("char[]", 32)
+    record = passed("/dev/dri/renderD128", amdgpu.VERSION, name=pointer(name), name_len=8)
+    assert record["lists"]["name"]["out"] == b"amdgpu\0\0".hex()
+    assert list(record["lists"]) == ["name"]
+
+
+@pytest.mark.row("PRO-10")
+def test_a_list_where_no_memory_is_leaves_the_answer_as_it_was(passed):
+    record = passed("/dev/kfd", kfd.WAIT_EVENTS, events_ptr=8, num_events=1)
+    assert (record["lists"]["events_ptr"]["in"], record["errno"]) == ("", errno.EFAULT)
+
+
+@pytest.mark.row("PRO-10")
+def test_calls_without_lists_have_none(passed):
+    assert "lists" not in passed("/dev/kfd", kfd.GET_VERSION)
 
 
 CHILD = """

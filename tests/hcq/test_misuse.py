@@ -27,14 +27,6 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def device(machine):
-    machine()
-    found = amd.open(0)
-    yield found
-    found.close()
-
-
-@pytest.fixture
 def program(device):
     code = (ROOT / "examples" / "data" / "vector_add.gfx1100.o").read_bytes()
     return device.load(code, "vector_add")

@@ -47,7 +47,7 @@ def test_entry_offset_is_relocated_from_the_descriptor_to_the_code(compiled):
 @pytest.mark.refusal
 def test_object_for_another_chip_is_refused_with_both_names(compiled):
     with pytest.raises(CodeObjectError, match="is for gfx1030, the device is gfx1100"):
-        parse(compiled("add", cpu="gfx1030"), "add", GFX1100)
+        parse(compiled("add", chip="gfx1030"), "add", GFX1100)
 
 
 @pytest.mark.row("AMD-14")

@@ -15,14 +15,6 @@ from hcq.settings import Context
 LONG_NOP = [0xFE7E1002, *[0] * 15999]
 
 
-@pytest.fixture
-def held(device):
-    """A device whose compute queue waits for word 0 of a buffer to become 1; and the buffer."""
-    flag = device.allocate(16, host=True, uncached=True, zero=True, name="flag")
-    device.submit(device.queue("compute").poll(flag.address, 1))
-    return device, flag
-
-
 def let_go(flag):
     flag.region.write32(0, 1)
 
@@ -51,8 +43,8 @@ def test_a_lost_interrupt_still_ends_the_wait(machine):
 
 
 @pytest.mark.row("HCQ-33")
-@pytest.mark.parametrize("place", ["synchronize", "wait_signal", "space"])
-def test_ctrl_c_ends_a_wait_within_a_tenth_of_a_second(held, place):
+@pytest.mark.parametrize("waiting", ["synchronize", "wait_signal", "space"])
+def test_ctrl_c_ends_a_wait_within_a_tenth_of_a_second(held, waiting):
     device, flag = held
     signal = device.signals.take()
 
@@ -78,7 +70,7 @@ def test_ctrl_c_ends_a_wait_within_a_tenth_of_a_second(held, place):
 
             threading.Timer(0.1, press).start()
             with pytest.raises(KeyboardInterrupt):
-                waits[place]()
+                waits[waiting]()
             late.append(time.monotonic() - pressed[0])
     assert min(late) < 0.1
     let_go(flag)

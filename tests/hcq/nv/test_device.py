@@ -20,17 +20,9 @@ def chip(request):
 
 
 @pytest.fixture
-def device(machine, chip):
-    machine(chip)
-    found = nv.open(0)
-    yield found
-    found.close()
-
-
-@pytest.fixture
-def load(device, chip, compiled):
+def load(device, compiled):
     """load(name): a program on the device."""
-    return lambda name: device.load(compiled(name, chip), name)
+    return lambda name: device.load(compiled(name), name)
 
 
 # Constant bank 0.
@@ -131,8 +123,9 @@ def test_private_memory_grows_with_the_neediest_program(device, load, words):
 @pytest.mark.row("NV-17")
 @pytest.mark.row("ALC-11")
 @pytest.mark.refusal
-def test_private_memory_that_cannot_be_had_names_kernel_and_bytes(machine, compiled, words):
-    machine("sm_90", vram=1 << 30)
+@pytest.mark.parametrize("chip", ["sm_90"])
+def test_private_memory_that_cannot_be_had_names_kernel_and_bytes(place, compiled, words):
+    place(vram=1 << 30)
     device = nv.open(0)
     program = device.load(compiled("spill"), "spill")
     rest = device.allocate(64 << 20, cpu_access=False)
@@ -426,8 +419,9 @@ def test_a_forked_child_is_refused(machine, monkeypatch):
 
 
 @pytest.mark.row("NV-06")
-def test_plain_buffers_may_lie_above_2_to_the_40(machine, compiled, words, monkeypatch):
-    sim = machine("sm_90")
+@pytest.mark.parametrize("chip", ["sm_90"])
+def test_plain_buffers_may_lie_above_2_to_the_40(place, compiled, words, monkeypatch):
+    sim = place()
     device = nv.open(0)
     reserve = sim.reserve
 
