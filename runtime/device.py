@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 
 from hcq.errors import (
@@ -71,6 +72,12 @@ RESERVED_NAMES = (
     *("CUDA", "HIP", "QCOM", "CL", "METAL", "WEBGPU"),
     *("DSP", "PYTHON", "NULL", "DISK", "NPY"),
 )
+# What people write where this stack calls the device otherwise.
+OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("CUDA", "NVIDIA", "GEFORCE", "NVK"), ("NV",)),
+    **dict.fromkeys(("HIP", "ROCM", "RADEON", "KFD"), ("AMD",)),
+    "GPU": ("AMD", "NV"),
+}
 
 
 class Registry:
@@ -166,20 +173,26 @@ class Registry:
                 f"device {target.name!r} is not supported yet",
                 device=target.name,
                 facts={"known": ", ".join(self._kinds)},
-                hint=f"DEVICE={next(iter(self._kinds))}",
+                hint=self._instead(target.name),
             )
         return target
 
     def _known_name(self, target: Target) -> Target:
         if target.name in self._kinds or target.name in RESERVED_NAMES:
             return target
-        near = nearest(target.name, [*self._kinds, *RESERVED_NAMES])
+        near = "" if target.name in OTHER_NAMES else nearest(target.name, self._kinds)
         raise DeviceNotFound(
             f"no device {target.name!r}{near}",
             device=target.name,
             facts={"known": ", ".join(self._kinds)},
-            hint=f"DEVICE={next(iter(self._kinds))}",
+            hint=self._instead(target.name),
         )
+
+    def _instead(self, name: str) -> str:
+        """What to write: the device that a name means, else all there are."""
+        meant = OTHER_NAMES.get(name) or get_close_matches(name, self._kinds, n=1)
+        known = [kind for kind in meant if kind in self._kinds]
+        return " or ".join(f"DEVICE={kind}" for kind in known or self._kinds)
 
     def _open(self, target: Target) -> OpenedDevice:
         if not get("ALLOW_DEVICE_USAGE"):

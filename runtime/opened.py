@@ -148,8 +148,11 @@ def _renderer(backend: Backend, target: Target) -> str:
         if target.renderer in ("", kind.upper()) and target.arch in ("", arch):
             return name
     known = [*backend.renderers, *(name.partition(":")[0] for name in backend.renderers)]
+    near = nearest(wanted, known)
+    if not near and not target.arch:  # perhaps it was to be an index
+        near = ", and an index is a number"
     raise ConfigError(
-        f"{backend.name} has no renderer {wanted!r}{nearest(wanted, known)}",
+        f"{backend.name} has no renderer {wanted!r}{near}",
         device=backend.name,
         facts={"setting": "DEVICE", "renderers": ",".join(backend.renderers)},
     )

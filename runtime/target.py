@@ -14,6 +14,7 @@ from functools import lru_cache
 from hcq.errors import ConfigError
 
 GRAMMAR = "[IFACE+]NAME[:index][:RENDERER[:ARCH]], targets joined by ';'"
+EXAMPLES = "DEVICE=NV, DEVICE=AMD:1, DEVICE='NV;CPU' or DEVICE=NVK+NV:0:PTX"
 PATH_NAMES = ("DISK",)  # what follows their colon is a path and stays as given
 _WAY = re.compile(r"(?P<interface>[A-Za-z]\w*)?(?::?(?P<index>\d+))?")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -94,5 +95,5 @@ def _malformed(whole: str, bad: str) -> ConfigError:
     return ConfigError(
         f"{whole} is malformed at {bad!r}",
         facts={"bad": bad},
-        hint=f"write {GRAMMAR}, for example DEVICE=AMD, DEVICE=AMD:1 or DEVICE=KFD+AMD:0:LLVM",
+        hint=f"write {GRAMMAR}, for example {EXAMPLES}",
     )

@@ -110,6 +110,29 @@ def test_unknown_name_gets_known_names_and_the_nearest():
 
 @pytest.mark.row("REG-03")
 @pytest.mark.refusal
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        *(("CUDA", "DEVICE=NV"), ("NVIDIA", "DEVICE=NV"), ("NVV", "DEVICE=NV")),
+        *(("HIP", "DEVICE=AMD"), ("ROCM", "DEVICE=AMD"), ("CPUU", "DEVICE=CPU")),
+        *(("GPU", "DEVICE=AMD or DEVICE=NV"), ("H100", "DEVICE=AMD or DEVICE=NV or DEVICE=CPU")),
+    ],
+)
+def test_a_name_of_elsewhere_gets_ours(name, hint):
+    with pytest.raises((DeviceNotFound, Unsupported), match=f"device '{name}'") as caught:
+        Device[name]
+    assert caught.value.hint == hint
+
+
+@pytest.mark.refusal
+def test_nobody_who_asks_for_a_gpu_is_asked_whether_they_mean_the_processor():
+    with pytest.raises(DeviceNotFound, match="no device 'GPU'") as caught:
+        Device["GPU"]
+    assert caught.value.what == "no device 'GPU'"
+
+
+@pytest.mark.row("REG-03")
+@pytest.mark.refusal
 def test_index_that_is_too_large_gets_the_count(fake):
     with pytest.raises(DeviceNotFound, match="no device 'FAKE:9': there are 3 FAKE devices"):
         Device["FAKE:9"]
@@ -313,6 +336,15 @@ def test_unknown_renderer_gets_the_nearest(fake):
     with (
         Context(DEVICE="FAKE:FAKER"),
         pytest.raises(ConfigError, match="no renderer 'FAKER', did you mean 'FAKE'"),
+    ):
+        Device["FAKE"]
+
+
+@pytest.mark.refusal
+def test_what_is_no_index_and_no_renderer_is_called_neither(fake):
+    with (
+        Context(DEVICE="FAKE:x"),
+        pytest.raises(ConfigError, match="has no renderer 'X', and an index is a number"),
     ):
         Device["FAKE"]
 

@@ -1,7 +1,9 @@
+import re
+
 import pytest
 
 from hcq.errors import ConfigError
-from runtime.target import Target, parse_targets
+from runtime.target import EXAMPLES, Target, parse_targets
 
 
 @pytest.mark.row("REG-07")
@@ -45,6 +47,8 @@ def test_device_setting_is_read(text, targets):
         ("KFD:1+AMD:2", r"1\+ and :2"),
         ("AMD:1:LLVM:gfx1100:more", "more"),
         ("AMD:LL VM", "LL VM"),
+        ("NV:", "NV:"),
+        ("NV,CPU", "NV,CPU"),
         ("AMD:-1", "-1"),
         ("AMD:LLVM:gfx 1100", "gfx 1100"),
     ],
@@ -53,6 +57,12 @@ def test_malformed_device_setting_names_the_bad_part_and_the_grammar(text, bad):
     with pytest.raises(ConfigError, match=f"is malformed at '.*{bad}") as caught:
         parse_targets(text)
     assert "[IFACE+]NAME[:index][:RENDERER[:ARCH]]" in str(caught.value)
+
+
+def test_the_examples_of_the_grammar_are_read():
+    examples = [text.strip("'") for text in re.findall(r"DEVICE=('.*?'|[^', ]+)", EXAMPLES)]
+    assert [len(parse_targets(text)) for text in examples] == [1, 1, 2, 1]
+    assert parse_targets(examples[-1]) == (Target("NV", 0, "NVK", "PTX"),)
 
 
 def test_index_zero_is_left_out_of_the_device_name():
