@@ -206,7 +206,11 @@ class RawDevice:
     def buffers_at(self, address: int) -> str:
         """What lies at or nearest to an address, as text."""
         with self.work.lock:
-            return self.memory.describe(address)
+            return self._describe(address)
+
+    def _describe(self, address: int) -> str:
+        # Without the lock: who holds it may be waiting for the failure that this is to tell of.
+        return self.signals.describe(address) or self.memory.describe(address)
 
     def copy_in(self, buffer: Buffer, offset: int, data: Any) -> None:
         """Host bytes into a buffer, after everything submitted so far; `data` may then change."""
@@ -362,14 +366,29 @@ class RawDevice:
     # Time.
 
     def time(self, start: int, end: int) -> float:
-        """Nanoseconds between two timestamps that lie at GPU addresses in host memory."""
+        """Nanoseconds between two timestamps, by their GPU addresses: in signal cells (theirs lie
+        at `cell.address + 8`) or in buffers with a host view; else BufferUseError."""
         first, last = (self._read64(at) for at in (start, end))
         return self._nanoseconds(last - first)
 
     def _read64(self, address: int) -> int:
-        found = self.memory.at(address) if isinstance(address, int) else None
-        if found is None or found[0].region is None:
-            raise BufferUseError("no host memory there", facts={"address": address})
+        if not isinstance(address, int):
+            raise BufferUseError(
+                f"a timestamp is given by its address, not as {type(address).__name__}",
+                facts={"given": repr(address)},
+            )
+        cell = self.signals.at(address)
+        if cell is not None:
+            region, at = cell
+            return int(region.read64(at))
+        found = self.memory.at(address)
+        if found is None or not 0 <= found[1] < found[0].size:
+            raise BufferUseError(
+                f"no host memory at {address:#x}",
+                facts={"address": hex(address), "nearest": self._describe(address)},
+                hint="give the time of a signal cell (cell.address + 8), or an address in a "
+                "buffer with host=True",
+            )
         buffer, offset = found
         buffer.check(offset, 8)
         return int.from_bytes(buffer.view()[offset : offset + 8], "little")

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hcq.errors import QueueError
+from hcq.errors import FieldError, QueueError
 
 if TYPE_CHECKING:
     from hcq.host import Region
@@ -27,13 +27,15 @@ class Signal:
         self.reset()
 
     def reset(self, value: int = 0) -> None:
-        """Set the value and clear the time."""
+        """Set the value from the host and clear the time; FieldError for no 64-bit count."""
+        if not isinstance(value, int):
+            raise FieldError(f"a signal's value is a whole number, not {value!r}")
         self._region.write64(TIME_OFFSET, 0)
         self._region.write64(0, value)
 
     @property
     def value(self) -> int:
-        """What was last signaled."""
+        """What was last signaled, or set by reset()."""
         return self._region.read64(0)
 
     @property
@@ -48,6 +50,7 @@ class SignalPool:
     def __init__(self, grow: Callable[[], tuple[int, "Region"]]) -> None:
         self._grow = grow
         self._free: list[tuple[int, Region]] = []
+        self._pages: list[tuple[int, int]] = []  # (GPU address, size)
         self._taken: dict[int, Region] = {}
         self._lock = threading.Lock()  # threads and devices share the pool
 
@@ -56,6 +59,7 @@ class SignalPool:
         with self._lock:
             if not self._free:
                 address, page = self._grow()
+                self._pages.append((address, page.size))
                 self._free = [
                     (address + at, page.window(at, SIGNAL_SIZE))
                     for at in reversed(range(0, page.size, SIGNAL_SIZE))
@@ -69,11 +73,25 @@ class SignalPool:
         region = self._taken.get(address)
         return None if region is None else region.read64(0)
 
+    def at(self, address: int) -> "tuple[Region, int] | None":
+        """The cell in use over an address, as the host sees it, and the offset in it."""
+        offset = address % SIGNAL_SIZE  # pages are aligned to more
+        region = self._taken.get(address - offset)
+        return None if region is None else (region, offset)
+
+    def describe(self, address: int) -> str | None:
+        """`signal cell 0x1000 (16 bytes), offset 8`; None for an address in none of the pages."""
+        if not any(start <= address < start + size for start, size in self._pages):
+            return None
+        offset = address % SIGNAL_SIZE
+        use = "" if address - offset in self._taken else ", in no use"
+        return f"signal cell {address - offset:#x} ({SIGNAL_SIZE} bytes){use}, offset {offset}"
+
     def close(self) -> None:
         """The pages go: cells that are still held become unreadable, BufferUseError."""
         for region in self._taken.values():
             region.invalidate()
-        self._taken, self._free = {}, []
+        self._taken, self._free, self._pages = {}, [], []
 
     def give(self, signal: Signal) -> None:
         """Take a cell back; it is reset before anyone gets it again."""

@@ -83,7 +83,7 @@ class Device(RawDevice):
         )
         self.ring = self.loader = Loader(work, self.copies, ring, scratch, self._allocate_code)
         self.clock = Clock(self._process, gpu_id)
-        work.describe = self.memory.describe
+        work.describe = self._describe
         work.before_publish = self._before_publish
 
     def _leave(self) -> None:

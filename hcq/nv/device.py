@@ -72,7 +72,7 @@ class Device(RawDevice):
             self.free,
             self._use_local,
         )
-        work.describe = self.memory.describe
+        work.describe = self._describe
         work.before_publish = self._before_publish
 
     def _lock(self) -> Any:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hcq.errors import BufferUseError, QueueError
+from hcq.errors import BufferUseError, FieldError, QueueError
 from hcq.timeline import Signal, SignalPool, Timeline
 
 
@@ -72,6 +72,30 @@ def test_a_signal_cannot_be_given_back_twice():
     signals.give(cell)
     with pytest.raises(QueueError, match="already given back"):
         signals.give(cell)
+
+
+@pytest.mark.row("HCQ-12")
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [
+        (0x1000, "signal cell 0x1000 (16 bytes), offset 0"),
+        (0x1018, "signal cell 0x1010 (16 bytes), in no use, offset 8"),
+        (0x0FFF, None),
+        (0x1040, None),  # the page of the test ends here
+    ],
+)
+def test_an_address_in_a_page_of_signals_is_told_as_the_cell_there(address, text):
+    signals = pool()
+    signals.take()
+    assert signals.describe(address) == text
+
+
+@pytest.mark.refusal
+@pytest.mark.parametrize("value", ["5", None, 1.5])
+def test_a_signal_is_set_to_whole_numbers_only(value):
+    cell = pool().take()
+    with pytest.raises(FieldError, match="a signal's value is a whole number, not"):
+        cell.reset(value)
 
 
 def timeline(start=0):

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from hcq.errors import DeviceLost, GpuTimeout, QueueError, WaitTimeout
+from hcq.errors import BufferUseError, DeviceLost, GpuTimeout, QueueError, WaitTimeout
 from hcq.settings import Context
 
 
@@ -63,6 +63,43 @@ def test_a_users_signal_is_waited_for(device):
     device.submit(device.queue("copy").signal(signal.address, 9))
     device.wait_signal(signal, 9)
     assert signal.time > 0
+
+
+def test_times_of_signal_cells_are_subtracted(device):
+    start, end = device.signals.take(), device.signals.take()
+    queue = device.queue("compute").signal(start.address, 1).signal(end.address, 1)
+    device.wait(device.submit(queue))
+    assert device.time(start.address + 8, start.address + 8) == 0
+    took = device.time(start.address + 8, end.address + 8)
+    assert took == -device.time(end.address + 8, start.address + 8) > 0
+
+
+@pytest.mark.row("HCQ-12")
+def test_what_lies_at_a_signal_cell_is_that_cell(device):
+    cell = device.signals.take()
+    text = f"signal cell {cell.address:#x} (16 bytes), offset 8"
+    assert device.buffers_at(cell.address + 8) == text
+    device.signals.give(cell)
+    text = f"signal cell {cell.address:#x} (16 bytes), in no use, offset 0"
+    assert device.buffers_at(cell.address) == text
+
+
+@pytest.mark.row("HCQ-12")
+@pytest.mark.refusal
+def test_a_time_is_not_read_from_where_nothing_lies(device):
+    far = device.allocate(4096, host=True, name="far").address + (1 << 40)
+    with pytest.raises(BufferUseError, match=f"no host memory at {far:#x}") as caught:
+        device.time(far, far)
+    assert caught.value.facts["nearest"].startswith("no buffer near: ")
+    assert "cell.address + 8" in caught.value.hint
+
+
+@pytest.mark.refusal
+def test_a_time_is_not_read_from_a_freed_buffer(device):
+    gone = device.allocate(4096, host=True, name="gone")
+    device.free(gone)
+    with pytest.raises(BufferUseError, match="buffer gone was freed"):
+        device.time(gone.address, gone.address)
 
 
 @pytest.mark.row("HCQ-05")
