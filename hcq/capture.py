@@ -3,7 +3,9 @@
 It only listens: calls go through unchanged. Doorbells and ring words are plain
 stores that no wrapper sees, so channels hand their words over before they ring.
 Records and keys: `capture` (first), `device`, `ioctl`, `object`, `submission`;
-64-bit numbers are hex strings.
+64-bit numbers are hex strings. What the arguments of a call point to is in `inner` and
+`inner_out` (further arguments) and `lists` (lists, by the field that points to them),
+each as it was before and after the call.
 """
 
 import fcntl
@@ -19,9 +21,12 @@ from typing import Any
 from hcq import settings
 from hcq.errors import ConfigError, FallbackWarning
 from hcq.host import Host, HostFront, Region
-from hcq.ioctl_defs import Ioctl
+from hcq.ioctl_defs import FoundList, Ioctl
 
-SCHEMA = "0.1"
+SCHEMA = "0.2"
+# Read as a file, memory that is not there is an error and not a crash.
+OWN_MEMORY = "/proc/self/mem"
+MAX_LIST_BYTES = 1 << 20  # of a longer list the beginning is recorded
 
 
 class Recorder:
@@ -111,6 +116,8 @@ class CaptureHost(HostFront):
     def ioctl(self, fd: int, call: Ioctl, args: Any) -> None:
         """As the host; recorded with decoded and raw arguments and the result."""
         before, inner = call.values(args), call.inner_bytes(args)
+        lists = call.found_lists(args)
+        given = [_bytes_of(found) for found in lists]
         begun = self.seconds()
         result, number = 0, 0
         try:
@@ -133,6 +140,7 @@ class CaptureHost(HostFront):
                 ret=result,
                 errno=number,
                 **({"inner": inner.hex(), "inner_out": after} if inner else {}),
+                **({"lists": _records(lists, given)} if lists else {}),
             )
 
     def mmap(self, fd: int, size: int, offset: int, address: int | None = None) -> Region:
@@ -152,6 +160,33 @@ class CaptureHost(HostFront):
     def munmap(self, region: Region) -> None:
         self.inner.munmap(region)
         self.recorder.write("object", id=hex(region.address), kind="map", died=self.seconds())
+
+
+def _bytes_of(found: FoundList) -> str:
+    """A list as hex; nothing where its memory cannot be read."""
+    size = min(found.size, MAX_LIST_BYTES)
+    try:
+        fd = os.open(OWN_MEMORY, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        return os.pread(fd, size, found.host_address).hex()
+    except (OSError, OverflowError):
+        return ""
+    finally:
+        os.close(fd)
+
+
+def _records(lists: list[FoundList], given: list[str]) -> dict[str, dict[str, object]]:
+    return {
+        found.field: {
+            "item": found.item,
+            "size": found.size,
+            "in": before,
+            "out": _bytes_of(found),
+        }
+        for found, before in zip(lists, given, strict=True)
+    }
 
 
 _hosts: list[CaptureHost] = []

@@ -1,5 +1,6 @@
 """ioctl numbers and argument structs, declared in C and laid out by cffi."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,10 +10,36 @@ from hcq.errors import FieldError, nearest
 
 
 @dataclass(frozen=True)
+class ListField:
+    """A field that points to a list in this process.
+
+    item: the C type of one item; count: the field that says how many there are. Where that
+    field counts something smaller, such as the bits of masks, `per` of it make one item.
+    """
+
+    field: str
+    item: str
+    count: str
+    per: int = 1
+
+
+@dataclass(frozen=True)
+class FoundList:
+    """Where a list that a call points to lies in this process: address and size in bytes."""
+
+    field: str
+    item: str
+    host_address: int
+    size: int
+
+
+@dataclass(frozen=True)
 class Ioctl:
     """One ioctl: what to call it in messages, its number, its argument struct.
 
     inner: the fields that point to more arguments in this process, and their size.
+    inner_call: what those further arguments are, told from the arguments.
+    lists: the fields that point to lists in this process.
     """
 
     name: str
@@ -20,6 +47,8 @@ class Ioctl:
     struct: str
     ffi: FFI
     inner: tuple[str, str] | None = None
+    inner_call: "Callable[[Any], Ioctl | None] | None" = None
+    lists: tuple[ListField, ...] = ()
 
     @property
     def size(self) -> int:
@@ -52,6 +81,22 @@ class Ioctl:
             return b""
         return bytes(self.ffi.buffer(self.ffi.cast("uint8_t *", pointer), size))
 
+    def found_lists(self, args: Any) -> list[FoundList]:
+        """Every list that the arguments, or their further arguments, point to."""
+        found = []
+        for listed in self.lists:
+            address, count = getattr(args, listed.field), getattr(args, listed.count)
+            size = -(-count // listed.per) * self.ffi.sizeof(listed.item)
+            if address and size:
+                found.append(FoundList(listed.field, listed.item, address, size))
+        further = self.inner_call(args) if self.inner_call else None
+        data = self.inner_bytes(args)
+        if further is not None and len(data) >= further.size:
+            inner = further.ffi.new(f"{further.struct} *")
+            further.ffi.memmove(inner, data, further.size)
+            found += further.found_lists(inner)
+        return found
+
     def describe(self, args: Any) -> str:
         """One line naming every field, for error messages and logs."""
         return " ".join(f"{name}={value}" for name, value in self.values(args).items())
@@ -65,6 +110,14 @@ class Ioctl:
         return {name: _shown(self.ffi, getattr(args, name)) for name, _ in named}
 
 
+def listed(ffi: FFI, item: str, data: bytes) -> str:
+    """The items of a list as text, in the form that values() gives arrays."""
+    count = len(data) // ffi.sizeof(item)
+    array = ffi.new(f"{item}[]", count)
+    ffi.memmove(array, data, count * ffi.sizeof(item))
+    return _shown(ffi, array)
+
+
 def _shown(ffi: FFI, value: Any) -> str:
     if isinstance(value, int):
         return hex(value)
@@ -72,8 +125,8 @@ def _shown(ffi: FFI, value: Any) -> str:
     if kind.kind == "struct":
         if not any(bytes(ffi.buffer(ffi.addressof(value)))):
             return "{}"
-        pairs = ((name, getattr(value, name)) for name, _ in kind.fields)
-        return "{" + ",".join(f"{name}={_shown(ffi, field)}" for name, field in pairs) + "}"
+        pairs = [(name, _shown(ffi, field)) for name, field in _fields(ffi, value, kind)]
+        return "{" + ",".join(f"{name}={text}" for name, text in pairs) + "}"
     if kind.kind != "array":
         return str(value)
     data = bytes(ffi.buffer(value)).rstrip(b"\0")
@@ -82,6 +135,18 @@ def _shown(ffi: FFI, value: Any) -> str:
         return _bytes(data)
     used = -(-len(data) // size)
     return "[" + ",".join(_shown(ffi, value[index]) for index in range(used)) + "]"
+
+
+def _fields(ffi: FFI, value: Any, kind: Any) -> Iterator[tuple[str, Any]]:
+    """The fields of a struct; of a union without a name every reading that is not all zero."""
+    for name, field in kind.fields:
+        if name:
+            yield name, getattr(value, name)
+            continue
+        for reading, _ in field.type.fields:
+            found = getattr(value, reading)
+            if any(bytes(ffi.buffer(ffi.addressof(found)))):
+                yield reading, found
 
 
 def _bytes(data: bytes) -> str:

@@ -3,9 +3,11 @@
 Source: Linux include/uapi/drm/drm.h and include/uapi/drm/amdgpu_drm.h.
 """
 
+from dataclasses import replace
+
 from cffi import FFI
 
-from hcq.ioctl_defs import iow, iowr
+from hcq.ioctl_defs import ListField, iow, iowr
 
 ffi = FFI()
 ffi.cdef("""
@@ -36,9 +38,15 @@ struct drm_amdgpu_info {
 };
 """)
 
-VERSION     = iowr(ffi, "DRM_VERSION", "d", 0x00, "struct drm_version")
+VERSION     = replace(
+    iowr(ffi, "DRM_VERSION", "d", 0x00, "struct drm_version"),
+    lists=tuple(ListField(text, "uint8_t", f"{text}_len") for text in ("name", "date", "desc")),
+)
 GET_CLIENT  = iowr(ffi, "DRM_GET_CLIENT", "d", 0x05, "struct drm_client")
-INFO        = iow(ffi, "DRM_AMDGPU_INFO", "d", 0x45, "struct drm_amdgpu_info")
+INFO        = replace(
+    iow(ffi, "DRM_AMDGPU_INFO", "d", 0x45, "struct drm_amdgpu_info"),
+    lists=(ListField("return_pointer", "uint8_t", "return_size"),),
+)
 
 INFO_ACCEL_WORKING = 0x00
 

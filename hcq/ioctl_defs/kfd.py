@@ -7,11 +7,12 @@ caller's size and zero-fills or cuts to its own struct.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from cffi import FFI
 
 from hcq.bits import Layout
-from hcq.ioctl_defs import Ioctl, ior, iow, iowr
+from hcq.ioctl_defs import Ioctl, ListField, ior, iow, iowr
 
 Direction = Callable[[FFI, str, str, int, str], Ioctl]
 
@@ -203,8 +204,14 @@ struct kfd_ioctl_runtime_enable_args {
 """)
 
 
-def _call(direction: Direction, name: str, number: int, struct: str) -> Ioctl:
-    return direction(ffi, f"KFD_{name}", "K", number, f"struct kfd_ioctl_{struct}_args")
+def _call(
+    direction: Direction, name: str, number: int, struct: str, *lists: ListField
+) -> Ioctl:
+    made = direction(ffi, f"KFD_{name}", "K", number, f"struct kfd_ioctl_{struct}_args")
+    return replace(made, lists=lists)
+
+
+_DEVICE_IDS = ListField("device_ids_array_ptr", "uint32_t", "n_devices")
 
 
 GET_VERSION                = _call(ior, "GET_VERSION", 0x01, "get_version")
@@ -218,18 +225,31 @@ CREATE_EVENT               = _call(iowr, "CREATE_EVENT", 0x08, "create_event")
 DESTROY_EVENT              = _call(iow, "DESTROY_EVENT", 0x09, "destroy_event")
 SET_EVENT                  = _call(iow, "SET_EVENT", 0x0A, "set_event")
 RESET_EVENT                = _call(iow, "RESET_EVENT", 0x0B, "reset_event")
-WAIT_EVENTS                = _call(iowr, "WAIT_EVENTS", 0x0C, "wait_events")
+WAIT_EVENTS                = _call(
+    iowr, "WAIT_EVENTS", 0x0C, "wait_events",
+    ListField("events_ptr", "struct kfd_event_data", "num_events"),
+)
 SET_SCRATCH_BACKING_VA     = _call(iowr, "SET_SCRATCH_BACKING_VA", 0x11, "set_scratch_backing_va")
 SET_TRAP_HANDLER           = _call(iow, "SET_TRAP_HANDLER", 0x13, "set_trap_handler")
 GET_PROCESS_APERTURES_NEW  = _call(
-    iowr, "GET_PROCESS_APERTURES_NEW", 0x14, "get_process_apertures_new"
+    iowr, "GET_PROCESS_APERTURES_NEW", 0x14, "get_process_apertures_new",
+    ListField(
+        "kfd_process_device_apertures_ptr", "struct kfd_process_device_apertures", "num_of_nodes"
+    ),
 )
 ACQUIRE_VM                 = _call(iow, "ACQUIRE_VM", 0x15, "acquire_vm")
 ALLOC_MEMORY_OF_GPU        = _call(iowr, "ALLOC_MEMORY_OF_GPU", 0x16, "alloc_memory_of_gpu")
 FREE_MEMORY_OF_GPU         = _call(iow, "FREE_MEMORY_OF_GPU", 0x17, "free_memory_of_gpu")
-MAP_MEMORY_TO_GPU          = _call(iowr, "MAP_MEMORY_TO_GPU", 0x18, "map_memory_to_gpu")
-UNMAP_MEMORY_FROM_GPU      = _call(iowr, "UNMAP_MEMORY_FROM_GPU", 0x19, "unmap_memory_from_gpu")
-SET_CU_MASK                = _call(iow, "SET_CU_MASK", 0x1A, "set_cu_mask")
+MAP_MEMORY_TO_GPU          = _call(
+    iowr, "MAP_MEMORY_TO_GPU", 0x18, "map_memory_to_gpu", _DEVICE_IDS
+)
+UNMAP_MEMORY_FROM_GPU      = _call(
+    iowr, "UNMAP_MEMORY_FROM_GPU", 0x19, "unmap_memory_from_gpu", _DEVICE_IDS
+)
+SET_CU_MASK                = _call(
+    iow, "SET_CU_MASK", 0x1A, "set_cu_mask",
+    ListField("cu_mask_ptr", "uint32_t", "num_cu_mask", per=32),
+)
 SET_XNACK_MODE             = _call(iowr, "SET_XNACK_MODE", 0x21, "set_xnack_mode")
 AVAILABLE_MEMORY           = _call(iowr, "AVAILABLE_MEMORY", 0x23, "get_available_memory")
 RUNTIME_ENABLE             = _call(iowr, "RUNTIME_ENABLE", 0x25, "runtime_enable")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from cffi import FFI
 
-from hcq.ioctl_defs import Ioctl
+from hcq.ioctl_defs import Ioctl, ListField
 
 ffi = FFI()
 ffi.cdef("""
@@ -126,18 +126,30 @@ class Control(Ioctl):
     """One control call: `number` is its command."""
 
 
-def _control(name: str, number: int, struct: str) -> Control:
-    return Control(name, number, f"struct {struct}", ffi)
+def _control(name: str, number: int, struct: str, lists: tuple[ListField, ...] = ()) -> Control:
+    return Control(name, number, f"struct {struct}", ffi, lists=lists)
+
+
+def _infos(kind: str) -> tuple[ListField, ...]:
+    """The list of the *_GET_INFO controls: indices in, their data out."""
+    item = "struct NVXXXX_CTRL_XXX_INFO"
+    return (ListField(f"{kind}InfoList", item, f"{kind}InfoListSize"),)
 
 
 GET_ID_INFO = _control(
     "NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2", 0x205, "NV0000_CTRL_GPU_GET_ID_INFO_V2_PARAMS"
 )
 GET_CLASSLIST = _control(
-    "NV0080_CTRL_CMD_GPU_GET_CLASSLIST", 0x800201, "NV0080_CTRL_GPU_GET_CLASSLIST_PARAMS"
+    "NV0080_CTRL_CMD_GPU_GET_CLASSLIST",
+    0x800201,
+    "NV0080_CTRL_GPU_GET_CLASSLIST_PARAMS",
+    (ListField("classList", "uint32_t", "numClasses"),),
 )
 GPU_GET_INFO = _control(
-    "NV2080_CTRL_CMD_GPU_GET_INFO", 0x20800101, "NV2080_CTRL_GPU_GET_INFO_PARAMS"
+    "NV2080_CTRL_CMD_GPU_GET_INFO",
+    0x20800101,
+    "NV2080_CTRL_GPU_GET_INFO_PARAMS",
+    _infos("gpu"),
 )
 QUERY_COMPUTE_MODE = _control(
     "NV2080_CTRL_CMD_GPU_QUERY_COMPUTE_MODE_RULES",
@@ -148,8 +160,18 @@ GET_GID_INFO = _control(
     "NV2080_CTRL_CMD_GPU_GET_GID_INFO", 0x2080014A, "NV2080_CTRL_GPU_GET_GID_INFO_PARAMS"
 )
 PERF_BOOST = _control("NV2080_CTRL_CMD_PERF_BOOST", 0x2080200A, "NV2080_CTRL_PERF_BOOST_PARAMS")
-GR_GET_INFO = _control("NV2080_CTRL_CMD_GR_GET_INFO", 0x20801201, "NV2080_CTRL_GR_GET_INFO_PARAMS")
-FB_GET_INFO = _control("NV2080_CTRL_CMD_FB_GET_INFO", 0x20801301, "NV2080_CTRL_FB_GET_INFO_PARAMS")
+GR_GET_INFO = _control(
+    "NV2080_CTRL_CMD_GR_GET_INFO",
+    0x20801201,
+    "NV2080_CTRL_GR_GET_INFO_PARAMS",
+    _infos("gr"),
+)
+FB_GET_INFO = _control(
+    "NV2080_CTRL_CMD_FB_GET_INFO",
+    0x20801301,
+    "NV2080_CTRL_FB_GET_INFO_PARAMS",
+    _infos("fb"),
+)
 SCHEDULE_GROUP = _control(
     "NVA06C_CTRL_CMD_GPFIFO_SCHEDULE", 0xA06C0101, "NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS"
 )
@@ -185,6 +207,13 @@ CONTROLS: tuple[Control, ...] = (
     GR_GET_INFO, FB_GET_INFO, SCHEDULE_GROUP, GET_WORK_SUBMIT_TOKEN, GET_MMU_FAULT_INFO,
     READ_SM_ERRORS, READ_MMU_FAULTS, CONFIDENTIAL_CAPABILITIES,
 )  # fmt: skip
+_BY_NUMBER = {control.number: control for control in CONTROLS}
+
+
+def by_number(number: int) -> Control | None:
+    """The control call with this command; None for one that is not declared here."""
+    return _BY_NUMBER.get(number)
+
 
 GID_BINARY_SHA1 = 2
 UUID_BYTES = 16

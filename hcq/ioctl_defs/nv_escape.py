@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from cffi import FFI
 
-from hcq.ioctl_defs import Ioctl, iowr
+from hcq.ioctl_defs import Ioctl, iowr, nv_ctrl
 
 CONTROL_NODE = "/dev/nvidiactl"
 GPU_NODE = "/dev/nvidia{minor}"
@@ -133,6 +133,7 @@ RM_FREE = iowr(ffi, "NV_ESC_RM_FREE", "F", 0x29, "struct NVOS00_PARAMETERS")
 RM_CONTROL = replace(
     iowr(ffi, "NV_ESC_RM_CONTROL", "F", 0x2A, "struct NVOS54_PARAMETERS"),
     inner=("params", "paramsSize"),
+    inner_call=lambda args: nv_ctrl.by_number(args.cmd),
 )
 RM_ALLOC = replace(
     iowr(ffi, "NV_ESC_RM_ALLOC", "F", 0x2B, "struct NVOS64_PARAMETERS"),

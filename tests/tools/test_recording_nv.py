@@ -112,6 +112,18 @@ def test_calls_have_names_statuses_and_their_further_arguments(recording, cat):
     )
 
 
+@pytest.mark.row("PRO-10")
+def test_what_the_gpu_reported_about_itself_is_there(recording, cat):
+    _, lines, _ = cat(recording)
+    (told,) = [line for line in lines if "classList=[" in line]
+    assert re.search(r"inner=\{numClasses=0x\w+\} inner_out=\{classList=\[NV01_ROOT_CLIENT,", told)
+    assert re.search(r",(AMPERE|HOPPER|BLACKWELL)_COMPUTE_[AB],(AMPERE|HOPPER|BLACKWELL)_DMA", told)
+    (told,) = [line for line in lines if "GR_GET_INFO" in line]
+    assert re.search(r"inner_out=\{grInfoList=\{SM_VERSION=0x\w+,MAX_WARPS_PER_SM=0x\w+,", told)
+    (told,) = [line for line in lines if "FB_GET_INFO" in line]
+    assert re.search(r"inner_out=\{fbInfoList=\{HEAP_SIZE=0x\w+,BAR1_SIZE=0x\w+\}\}$", told)
+
+
 def lines_of(*records):
     head = {"record": "capture", "seq": 0, "schema": "0.1"}
     return "".join(json.dumps(r) + "\n" for r in (head, *records))
@@ -134,6 +146,54 @@ def test_a_status_has_its_name(ioctl, status, name):
     args = {"hClass": "0x83de", "status": "0x0"}
     line = ioctl(name="NV_ESC_RM_ALLOC", args=args, out={**args, "status": status})
     assert line.endswith(f"hClass=GT200_DEBUGGER status=0x0 -> status={name}")
+
+
+CLASS_LIST = {
+    **{"args": {"cmd": "0x800201", "status": "0x0"}, "out": {"cmd": "0x800201", "status": "0x0"}},
+    **{"inner": "02" + "00" * 7 + "0010000000000000"},
+    **{"inner_out": "02" + "00" * 7 + "0010000000000000"},
+}
+
+
+@pytest.mark.parametrize(
+    ("out", "text"),
+    [
+        ("c0cb0000efbe0000", "classList=[HOPPER_COMPUTE_A,?0xbeef]"),
+        ("", "classList=?unread"),
+    ],
+)
+def test_classes_have_their_names_where_one_is_known(ioctl, out, text):
+    found = {"item": "uint32_t", "size": 8, "in": "00" * 8, "out": out}
+    line = ioctl(name="NV_ESC_RM_CONTROL", **CLASS_LIST, lists={"classList": found})
+    assert line.endswith(f"inner={{numClasses=0x2}} inner_out={{{text}}}")
+
+
+def test_an_older_recording_shows_the_pointer_to_a_list(ioctl):
+    line = ioctl(name="NV_ESC_RM_CONTROL", **CLASS_LIST)
+    assert line.endswith("inner={numClasses=0x2,classList=0x1000}")
+
+
+def test_an_index_without_a_name_is_shown_as_it_is(ioctl):
+    args = {"cmd": "0x20801201", "status": "0x0"}
+    pairs = {"item": "struct NVXXXX_CTRL_XXX_INFO", "size": 16}
+    pairs |= {"in": "0c000000000000009900000000000000", "out": "0c000000090800009900000005000000"}
+    more = {"inner": "02" + "00" * 31, "inner_out": "02" + "00" * 31}
+    line = ioctl(name="NV_ESC_RM_CONTROL", args=args, out=args, lists={"grInfoList": pairs}, **more)
+    assert line.endswith("inner_out={grInfoList={SM_VERSION=0x809,?0x99=0x5}}")
+
+
+def test_an_event_is_shown_as_every_reading_that_says_something(ioctl):
+    # struct kfd_event_data: a memory exception at 0x7f0000001000, event 5.
+    data = (
+        "01000000" + "00" * 12 + "001000007f000000" + "315d0000" + "00" * 12 + "05000000" + "00" * 4
+    )
+    event = {"item": "struct kfd_event_data", "size": 48, "in": "00" * 40 + "05000000" + "00" * 4}
+    args = {"events_ptr": "0x1000", "num_events": "0x1"}
+    event["out"] = data
+    line = ioctl(name="KFD_WAIT_EVENTS", args=args, out=args, lists={"events_ptr": event})
+    assert "memory_exception_data={failure={NotPresent=0x1," in line
+    assert "va=0x7f00001000,gpu_id=0x5d31" in line
+    assert line.endswith("event_id=0x5,pad=0x0}]")
 
 
 def test_further_arguments_of_unknown_size_are_shown_as_they_are(ioctl):

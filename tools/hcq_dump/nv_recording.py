@@ -6,6 +6,8 @@ from typing import Any
 from hcq.bits import align
 from hcq.ioctl_defs import Ioctl, nv_ctrl, nv_escape, nv_rm
 from hcq.nv.defs import classes, host
+from tools.hcq_dump import lists
+from tools.hcq_dump.classes import NAMES
 from tools.hcq_dump.qmd import ALIGNMENT_WORDS
 from tools.hcq_dump.record import Place
 from tools.hcq_dump.source import Stream
@@ -116,7 +118,7 @@ def describe(record: dict[str, Any]) -> dict[str, str]:
     before, after = dict(record.get("args", {})), dict(record.get("out", {}))
     found = {}
     if "hClass" in before:
-        found["hClass"] = _named(before["hClass"], classes.NAMES)
+        found["hClass"] = _named(before["hClass"], NAMES)
     if "cmd" in before and record["name"] == "NV_ESC_RM_CONTROL":
         found["cmd"] = _named(before["cmd"], _CONTROLS)
     for key in STATUS:
@@ -134,8 +136,8 @@ def inner(record: dict[str, Any]) -> list[str]:
     struct = _INNER.get(number, {}).get(len(data))
     if struct is None:
         return [f"inner=?0x{data.hex()}"]
-    before = _fields(struct, data)
-    after = _fields(struct, bytes.fromhex(record["inner_out"]))
+    before = _fields(struct, data) | _listed(struct, record, "in")
+    after = _fields(struct, bytes.fromhex(record["inner_out"])) | _listed(struct, record, "out")
     sent = [f"{key}={value}" for key, value in before.items() if value not in _NOTHING]
     changed = [f"{key}={value}" for key, value in after.items() if before[key] != value]
     words = [f"inner={{{','.join(sent)}}}"]
@@ -146,6 +148,12 @@ def _fields(struct: Ioctl, data: bytes) -> dict[str, str]:
     args = struct.args()
     struct.ffi.memmove(args, data, struct.size)
     return struct.values(args)
+
+
+def _listed(struct: Ioctl, record: dict[str, Any], when: str) -> dict[str, str]:
+    """What the further arguments point to, instead of the pointer."""
+    found = lists.texts(record, when)
+    return {item.field: found[item.field] for item in struct.lists if item.field in found}
 
 
 def _named(text: str, names: dict[int, str]) -> str:

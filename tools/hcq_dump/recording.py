@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hcq.errors import FileFormatError
-from tools.hcq_dump import nv_recording
+from tools.hcq_dump import lists, nv_recording
 from tools.hcq_dump.record import Place
 from tools.hcq_dump.source import Stream, records
 
@@ -66,9 +66,16 @@ def _device(record: dict[str, Any]) -> str:
     return " ".join([f"{'device':12} {record['name']}", *known])
 
 
+def _own_lists(record: dict[str, Any], when: str) -> dict[str, str]:
+    """The lists that the arguments themselves point to; those further in are not theirs."""
+    found = lists.texts(record, when)
+    return {field: text for field, text in found.items() if field in record["args"]}
+
+
 def _ioctl(record: dict[str, Any]) -> str:
     """Arguments as they went in; behind the arrow those that came back otherwise."""
-    before, after = dict(record.get("args", {})), dict(record.get("out", {}))
+    before = dict(record.get("args", {})) | _own_lists(record, "in")
+    after = dict(record.get("out", {})) | _own_lists(record, "out")
     result = [f"fd={record['fd']}", f"ret={record['ret']}"]
     result += [f"errno={record['errno']}"] if record.get("errno") else []
     what = nv_recording.describe(record)
