@@ -23,6 +23,18 @@ MAX_IMAGE_BYTES = 32 << 20
 ET_REL, ET_EXEC, ET_DYN = 1, 2, 3
 SHT_SYMTAB, SHT_RELA, SHT_NOTE, SHT_NOBITS, SHT_REL, SHT_DYNSYM = 2, 4, 7, 8, 9, 11
 SHF_ALLOC, SHF_EXECINSTR = 2, 4
+EM_CUDA, EM_AMDGPU = 190, 224
+# Source: System V ABI, e_machine values; what else is given instead of a kernel's object.
+MACHINES = {
+    62: "x86-64",
+    183: "AArch64",
+    EM_CUDA: "an NVIDIA GPU",
+    EM_AMDGPU: "an AMD GPU",
+    247: "BPF",
+    248: "RISC-V",
+}
+TEXT_BYTES = 4096  # looked at to tell text from an object
+_NO_TEXT = bytes({*range(32), 127} - set(b"\t\n\f\r"))
 # Source: System V ABI, ELF-64 object file format, figure 2.
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -85,12 +97,41 @@ def bad(field: str, value: Any, reason: str) -> CodeObjectError:
     )
 
 
-class ObjectFile:
-    """A checked ELF64 little-endian object, relocatable or shared unless `kinds` says else."""
+def foreign(found: str, wanted: str) -> CodeObjectError:
+    """The error for an object that was made for something else."""
+    return CodeObjectError(
+        f"the code object is for {found}, the device is {wanted}",
+        facts={"found": found, "wanted": wanted},
+        hint=f"compile it for {wanted}",
+    )
 
-    def __init__(self, image: bytes, kinds: tuple[int, ...] = (ET_REL, ET_DYN)) -> None:
-        self.image = image
+
+def text_of(image: Any) -> str | None:
+    """The beginning of what was given as an object, where it is text."""
+    if isinstance(image, str):
+        return image[:TEXT_BYTES]
+    start = bytes(image[:TEXT_BYTES]).rstrip(b"\0") if _has_bytes(image) else b""
+    is_text = bool(start) and len(start.translate(None, _NO_TEXT)) == len(start)
+    return start.decode("utf-8", "replace") if is_text else None
+
+
+class ObjectFile:
+    """A checked ELF64 little-endian object, relocatable or shared unless `kinds` says else.
+
+    With `machine`, an e_machine, it must be for that; `target` names the chip in texts.
+    """
+
+    def __init__(
+        self,
+        image: bytes,
+        kinds: tuple[int, ...] = (ET_REL, ET_DYN),
+        machine: int | None = None,
+        target: str = "this GPU",
+    ) -> None:
+        _check_given(image, target)
+        self.image = bytes(image)
         self._kinds = kinds
+        self._wanted = machine, target
         self._check_header()
         self.sections: list[Section] = []
         try:
@@ -109,6 +150,12 @@ class ObjectFile:
             raise bad("e_ident class", self.image[4:6], "is not 64-bit little-endian")
         fields = _HEADER.unpack_from(self.image)
         self.kind, self.machine = fields[1], fields[2]
+        machine, target = self._wanted
+        if machine not in (None, self.machine):
+            raise foreign(MACHINES.get(self.machine, f"machine {self.machine}"), target)
+        self._check_fields(fields)
+
+    def _check_fields(self, fields: tuple[Any, ...]) -> None:
         self.flags, self.os_abi, self.abi_version = fields[7], self.image[7], self.image[8]
         section_offset, entry_size, count, names = fields[6], fields[11], fields[12], fields[13]
         if self.kind not in self._kinds:
@@ -236,6 +283,26 @@ class ObjectFile:
                     if (found_owner, found_kind) == (owner.encode(), kind):
                         return data
         return None
+
+
+def _has_bytes(image: Any) -> bool:
+    return isinstance(image, bytes | bytearray | memoryview)
+
+
+def _check_given(image: Any, target: str) -> None:
+    text = text_of(image)
+    if text is not None:
+        raise CodeObjectError(
+            "this is text, not a code object",
+            facts={"begins": repr(text[:40]), "wanted": target},
+            hint=f"compile it for {target} first, and give the bytes that come out",
+        )
+    if not _has_bytes(image):
+        raise CodeObjectError(
+            f"a code object is bytes, not {type(image).__name__}",
+            facts={"given": repr(image)[:80]},
+            hint="of a file: pathlib.Path(...).read_bytes()",
+        )
 
 
 def _kind(image: bytes, header: Any, elf: Any, index: int) -> int:

@@ -31,7 +31,13 @@ def choose(
     found: Sequence[T], index: int, family: str, maker: str, known: Sequence[str], where: str
 ) -> T:
     """The index-th GPU, "NV:0" of maker "NVIDIA"; DeviceNotFound names those there are."""
-    if not isinstance(index, int) or not 0 <= index < len(found):
+    if not isinstance(index, int):
+        raise DeviceNotFound(
+            f"{family}: an index is an int, not {index!r}",
+            facts={"index": repr(index), "count": len(found)},
+            hint=f"open(0) opens the first {maker} GPU",
+        )
+    if not 0 <= index < len(found):
         raise DeviceNotFound(
             f"no {family}:{index}: {len(found)} {maker} GPU(s) here",
             device=f"{family}:{index}",

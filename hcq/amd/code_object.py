@@ -13,7 +13,16 @@ from hcq.amd.defs import registers
 from hcq.amd.metadata import decode
 from hcq.arguments import Argument, ArgumentLayout
 from hcq.bits import align
-from hcq.elf import ET_DYN, SHF_EXECINSTR, ObjectFile, Relocation, Section, bad
+from hcq.elf import (
+    EM_AMDGPU,
+    ET_DYN,
+    SHF_EXECINSTR,
+    ObjectFile,
+    Relocation,
+    Section,
+    bad,
+    foreign,
+)
 from hcq.errors import CodeObjectError, nearest
 
 SUPPORTED_PROPERTIES = {
@@ -63,7 +72,7 @@ class CodeObject:
 
 def parse(image: bytes, entry: str, arch: Arch) -> CodeObject:
     """Read and check an object; CodeObjectError naming field and value, or both targets."""
-    file = ObjectFile(image)
+    file = ObjectFile(image, machine=EM_AMDGPU, target=arch.name)
     check_target(file, arch)
     places, size = _place(file)
     symbol = file.symbol(f"{entry}.kd")
@@ -98,8 +107,6 @@ def parse(image: bytes, entry: str, arch: Arch) -> CodeObject:
 
 def check_target(file: ObjectFile, arch: Arch) -> None:
     """Refuse an object that is not for this chip, naming what it is for."""
-    if file.machine != defs.EM_AMDGPU:
-        raise _foreign(f"machine {file.machine}", arch)
     if file.os_abi != defs.ELFOSABI_AMDGPU_HSA:
         raise bad("e_ident OSABI", file.os_abi, "is not AMDGPU_HSA")
     if file.abi_version not in defs.ABI_VERSIONS:
@@ -107,18 +114,10 @@ def check_target(file: ObjectFile, arch: Arch) -> None:
     flags = defs.ELF_FLAGS.unpack(file.flags)
     target = defs.MACHINES.get(flags["mach"], f"machine {flags['mach']:#x}")
     if target != arch.name:
-        raise _foreign(target, arch)
+        raise foreign(target, arch.name)
     for feature in ("xnack", "sramecc"):
         if flags[feature] == defs.FEATURE_ON:
-            raise _foreign(f"{target}:{feature}+", arch)
-
-
-def _foreign(found: str, arch: Arch) -> CodeObjectError:
-    return CodeObjectError(
-        f"the code object is for {found}, the device is {arch.name}",
-        facts={"found": found, "wanted": arch.name},
-        hint=f"compile it for {arch.name}",
-    )
+            raise foreign(f"{target}:{feature}+", arch.name)
 
 
 def _place(file: ObjectFile) -> tuple[dict[int, int], int]:

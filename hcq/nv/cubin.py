@@ -4,15 +4,18 @@ Source: measured from files of nvJitLink 13.5; names of the information attribut
 `cuobjdump -elf` prints them. Nothing is trusted: what does not fit is CodeObjectError.
 """
 
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 from hcq.arguments import Argument
 from hcq.bits import Layout, align
 from hcq.elf import (
+    EM_CUDA,
     ET_EXEC,
     SHF_EXECINSTR,
     SHT_NOBITS,
@@ -20,11 +23,12 @@ from hcq.elf import (
     Relocation,
     Section,
     bad,
+    foreign,
+    text_of,
 )
-from hcq.errors import CodeObjectError
+from hcq.errors import CodeObjectError, nearest
 from hcq.nv.arch import KIB, SYSTEM_SHARED, Arch
 
-EM_CUDA = 190
 ABI_WITH_SM_IN_BYTE_1, ABI_WITH_SM_IN_BYTE_0 = 0x41, 0x33
 CODE_ALIGNMENT = 128
 MAX_BANK_BYTES = 64 * KIB
@@ -50,6 +54,7 @@ _CALLS = {
     R_CUDA_ABS55_16_34: Layout("CALL", 128, {"target_high": (80, 34), "target_low": (23, 16)}),
 }
 _IMMEDIATE_AT = 4  # of an instruction
+_PTX_VERSION = re.compile(r"^\s*\.version\s+\d", re.MULTILINE)
 # Bank 0 is laid down per launch; Blackwell's .nv.merc sections are for tools.
 _UPLOADED = (".text.", ".nv.global", ".nv.constant")
 _LEFT_OUT = ".nv.constant0"
@@ -72,7 +77,8 @@ class Cubin:
     """A checked cubin and one of its kernels; `image()` is what is uploaded."""
 
     def __init__(self, data: bytes, entry: str, arch: Arch) -> None:
-        self.file = ObjectFile(data, kinds=(ET_EXEC,))
+        _refuse_ptx(data, entry, arch)
+        self.file = ObjectFile(data, (ET_EXEC,), EM_CUDA, arch.name)
         self.entry = entry
         self.arch = arch
         self._check_target()
@@ -96,21 +102,12 @@ class Cubin:
     # Which file this is.
 
     def _check_target(self) -> None:
-        if self.file.machine != EM_CUDA:
-            raise CodeObjectError(
-                "the code object is not for an NVIDIA GPU",
-                facts={"found": f"machine {self.file.machine}", "wanted": self.arch.name},
-            )
         abi, flags = self.file.os_abi, self.file.flags
         if abi not in (ABI_WITH_SM_IN_BYTE_1, ABI_WITH_SM_IN_BYTE_0):
             raise bad("EI_OSABI", abi, "is not a CUDA ABI known here")
         sm = flags >> 8 & 0xFF if abi == ABI_WITH_SM_IN_BYTE_1 else flags & 0xFF
         if sm != self.arch.sm:
-            raise CodeObjectError(
-                f"the code object is for sm_{sm}, the GPU is an {self.arch.name}",
-                facts={"found": f"sm_{sm}", "wanted": self.arch.name},
-                hint=f"compile it for {self.arch.name}",
-            )
+            raise foreign(f"sm_{sm}", self.arch.name)
 
     def _check_program_headers(self) -> None:
         # They lie at the end of the file: without them it was cut.
@@ -127,7 +124,7 @@ class Cubin:
                 return section
         kernels = [s.name[6:] for s in self.file.sections if s.name.startswith(".text.")]
         raise CodeObjectError(
-            f"the code object has no kernel {self.entry!r}",
+            f"the code object has no kernel {self.entry!r}{nearest(self.entry, kernels)}",
             facts={"kernel": self.entry, "found": ", ".join(kernels) or "none"},
         )
 
@@ -337,6 +334,17 @@ class Cubin:
                     "section": home.name,
                 },
             )
+
+
+def _refuse_ptx(data: Any, entry: str, arch: Arch) -> None:
+    text = text_of(data)
+    if text is not None and _PTX_VERSION.search(text):
+        raise CodeObjectError(
+            f"this is PTX, a cubin for {arch.name} is wanted",
+            facts={"kernel": entry, "wanted": arch.name},
+            hint=f"jit.codegen.nvjitlink.link(ptx, device.target, {entry!r}) makes one, or "
+            f"ptxas -arch={arch.name}",
+        )
 
 
 def _entries(data: bytes, name: str) -> Iterator[tuple[int, int | bytes]]:

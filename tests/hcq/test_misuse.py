@@ -281,7 +281,7 @@ CALLS = [
     (lambda d, b: d.queue().write(b.address, 5), QueueError, "write takes 1 to 16380 words, in a"),
     (lambda d, b: d.queue().write(b.address, ["a"]), QueueError, "a whole number or a slot"),
     (lambda d, b: d.queue("copy").fill(0, b"a", 4), FieldError, "fill value b'a' does not fit"),
-    (lambda d, b: amd.open("0"), DeviceNotFound, "no AMD:0"),
+    (lambda d, b: amd.open("0"), DeviceNotFound, "AMD: an index is an int, not '0'"),
 ]
 
 

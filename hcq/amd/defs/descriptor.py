@@ -44,7 +44,6 @@ USER_SGPR_ORDER = {
     "enable_sgpr_private_segment_size":   1,
 }
 
-EM_AMDGPU               = 224
 ELFOSABI_AMDGPU_HSA     = 64
 # ABI version byte -> code object version
 ABI_VERSIONS            = {2: 4, 3: 5, 4: 6}

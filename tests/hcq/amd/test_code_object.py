@@ -64,7 +64,14 @@ def test_object_that_wants_xnack_is_refused(compiled):
 def test_object_of_another_machine_is_refused(compiled):
     image = bytearray(compiled("add"))
     image[18:20] = (62).to_bytes(2, "little")
-    with pytest.raises(CodeObjectError, match="is for machine 62"):
+    with pytest.raises(CodeObjectError, match="is for x86-64, the device is gfx1100"):
+        parse(bytes(image), "add", GFX1100)
+    image[18:20] = (190).to_bytes(2, "little")
+    image[16] = 2  # cubins are executables: their machine is what counts
+    with pytest.raises(CodeObjectError, match="is for an NVIDIA GPU, the device is gfx1100"):
+        parse(bytes(image), "add", GFX1100)
+    image[18:20] = (0x1234).to_bytes(2, "little")
+    with pytest.raises(CodeObjectError, match="is for machine 4660, the device is gfx1100"):
         parse(bytes(image), "add", GFX1100)
 
 

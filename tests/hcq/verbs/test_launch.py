@@ -1,8 +1,10 @@
 """Launches on every chip: results, time, arguments."""
 
+from pathlib import Path
+
 import pytest
 
-from hcq.errors import LaunchError
+from hcq.errors import CodeObjectError, LaunchError
 
 
 @pytest.mark.row("HCQ-15")
@@ -45,6 +47,27 @@ def test_argument_ring_goes_round_and_every_launch_sees_its_own_values(device, c
     for i in range(200):
         device.launch(program, [cells.address + 4 * i], (1, 1, 1), (1, 1, 1))
     assert words(device, cells, 200) == [1] * 200
+
+
+@pytest.mark.refusal
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (b"define void @add() { ret void }\n" * 9, "this is text, not a code object"),
+        ("\ts_endpgm\n", "this is text, not a code object"),
+        (None, "a code object is bytes, not NoneType"),
+        (Path("add.o"), "a code object is bytes, not PosixPath"),
+        (b"", "size is less than an ELF header"),
+    ],
+)
+def test_what_is_no_code_object_is_told_as_what_it_is(device, given, text):
+    with pytest.raises(CodeObjectError, match=text):
+        device.load(given, "add")
+
+
+@pytest.mark.parametrize("kind", [bytearray, memoryview])
+def test_a_code_object_may_lie_in_any_bytes(device, compiled, kind):
+    assert device.load(kind(compiled("add")), "add").name == "add"
 
 
 @pytest.mark.row("HCQ-14")
