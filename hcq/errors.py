@@ -171,15 +171,21 @@ class SimFault(HcqError):
     """
 
 
+_SIMULATED = {"amdgpu": " --gpu gfx1100", "nvidia": " --gpu sm_90", "nvidia_uvm": " --gpu sm_90"}
+
+
 def missing_node(node: str, module: str, what: str) -> DeviceOpenError:
-    """The error for a machine without a device file; the one place with this hint."""
+    """The error for a machine without a device file; the one place with this hint.
+
+    The command names a GPU: who sees this may be on a simulated machine with another.
+    """
     return DeviceOpenError(
         f"no {what} here: {node} does not exist",
         facts={"node": node, "module": module},
         hint=(
             f"check that the card is there (lspci) and the kernel module {module} is loaded "
             f"(lsmod; modprobe {module}); in a container, pass {node} in; without such a GPU, "
-            "simulate one: python -m sim SCRIPT"
+            f"simulate one: python -m sim{_SIMULATED.get(module, '')} SCRIPT"
         ),
     )
 

@@ -5,19 +5,41 @@ from dataclasses import fields
 from itertools import count
 from typing import Any
 
-from hcq.errors import ConfigError, nearest
-from sim.amd import chips
+from hcq.errors import ConfigError
+from sim.amd.chips import CHIPS as AMD_CHIPS
 from sim.amd.gpu import Gpu, Limits
 from sim.board import Board
 from sim.clock import Clock, RealClock
-from sim.nv import chips as nv_chips
+from sim.nv import series
+from sim.nv.chips import CHIPS as NV_CHIPS
 from sim.nv.gpu import Gpu as NvGpu
 from sim.nv.limits import NvLimits
+from sim.products import meant
 from sim.schedule import FreeRunning, Scheduler, Seeded
+
+CHIPS = (*AMD_CHIPS, *NV_CHIPS)
+
+
+def check(names: Sequence[str], driver: str) -> None:
+    """ConfigError for a chip that is not simulated, or that a driver version never knew."""
+    version = series.resolve(driver)[0]
+    for name in names:
+        if name not in CHIPS:
+            raise ConfigError(
+                f"no simulated chip {name!r}{meant(name, CHIPS)}; there are: {', '.join(CHIPS)}",
+                facts={"gpu": name},
+            )
+        first = NV_CHIPS[name].first_series if name in NV_CHIPS else 0
+        if int(version.partition(".")[0]) < first:
+            raise ConfigError(
+                f"no driver {version} for {name}: series {first} is the first that has it",
+                facts={"gpu": name, "driver": version},
+                hint=f"driver {first} or later, or an older chip",
+            )
 
 
 def gpus(board: Board, names: Sequence[str], options: dict[str, Any]) -> list[Gpu | NvGpu]:
-    """The GPUs; each vendor's take the options that are theirs."""
+    """The GPUs of names that were checked; each vendor's take the options that are theirs."""
     limits = Limits(**_known(Limits, options))
     nv_limits = NvLimits(**_known(NvLimits, options))
     for name in options:
@@ -26,27 +48,17 @@ def gpus(board: Board, names: Sequence[str], options: dict[str, Any]) -> list[Gp
     made: list[Gpu | NvGpu] = []
     counts = {True: count(), False: count()}
     for name in names:
-        index = next(counts[name in nv_chips.CHIPS])
-        if name in nv_chips.CHIPS:
-            made.append(NvGpu(board, nv_chips.find(name), index, nv_limits))
+        index = next(counts[name in NV_CHIPS])
+        if name in NV_CHIPS:
+            made.append(NvGpu(board, NV_CHIPS[name], index, nv_limits))
         else:
-            made.append(Gpu(board, _amd_chip(name), index, limits))
+            made.append(Gpu(board, AMD_CHIPS[name], index, limits))
     return made
 
 
 def scheduler(gpus: Sequence[Gpu | NvGpu], seed: int, clock: Clock) -> Scheduler:
     """Who steps the GPUs: threads with a real clock, calls with a virtual one."""
     return FreeRunning(gpus) if isinstance(clock, RealClock) else Seeded(gpus, seed, clock)
-
-
-def _amd_chip(name: str) -> chips.Chip:
-    known = (*chips.CHIPS, *nv_chips.CHIPS)
-    if name not in chips.CHIPS:
-        raise ConfigError(
-            f"no simulated chip {name!r}{nearest(name, known)}; there are: {', '.join(known)}",
-            facts={"gpu": name},
-        )
-    return chips.find(name)
 
 
 def _known(kind: Any, options: dict[str, Any]) -> dict[str, Any]:

@@ -16,18 +16,35 @@ from types import ModuleType
 
 from hcq import host
 from hcq.errors import ConfigError, HcqError, Unsupported, nearest
-from sim.amd.chips import CHIPS as AMD_CHIPS
+from sim import build
+from sim.build import CHIPS
 from sim.machine import DEFAULT_DRIVER, Machine
 from sim.nv import series
-from sim.nv.chips import CHIPS as NV_CHIPS
+from sim.products import meant
 
-CHIPS = (*AMD_CHIPS, *NV_CHIPS)
 DEFAULT_GPUS = ("gfx1100", "sm_90")
 DRIVER = re.compile(r"\d+(\.\d+){0,2}")
 USAGE = (
     "python -m sim [--gpu NAME]... [--count N] [--seed N] [--driver V] [--stats] [--faults PLAN] "
     "(SCRIPT | -m MODULE) [ARGUMENT]..."
 )
+HELP = f"""usage: {USAGE}
+
+Run a Python script on a machine with simulated GPUs: it sees their device files, as on hardware.
+
+  --gpu NAME     a GPU to have; may be repeated; default: {" and ".join(DEFAULT_GPUS)}
+  --count N      so many of each, 1 to 64; default: 1
+  --seed N       run in an order that the number decides; without it the GPUs run freely
+  --driver V     version of NVIDIA's driver, or a series: {series.known()};
+                 default: {DEFAULT_DRIVER}
+  --stats        at the end print what the GPUs counted, on stderr
+  --faults PLAN  not available yet
+  -m MODULE      run a module instead of a script
+  -h, --help     print this
+
+chips: {", ".join(CHIPS)}
+The script chooses among them as on hardware: DEVICE=AMD, DEVICE=NV, DEVICE=NV:1.
+"""
 
 
 @dataclass
@@ -50,7 +67,7 @@ def main(arguments: list[str], write: Callable[[str], object] = sys.stderr.write
     try:
         options = parse(arguments)
         if options.help:
-            write(f"usage: {USAGE}\nchips: {', '.join(CHIPS)}\n")
+            sys.stdout.write(HELP)
             return
         if not options.is_module and not os.path.isfile(options.target):
             raise ConfigError(f"no script {options.target!r}")
@@ -94,12 +111,13 @@ def parse(arguments: list[str]) -> Options:
         raise ConfigError(f"no {what} to run; usage: {USAGE}")
     options.target, options.arguments = (words or [""])[0], words[1:]
     options.gpus = options.gpus or list(DEFAULT_GPUS)
+    build.check(options.gpus, options.driver)
     return options
 
 
 def _gpu(options: Options, value: str) -> None:
     if value not in CHIPS:
-        raise ConfigError(f"--gpu {value}: no such chip{nearest(value, CHIPS)}; {_CHIPS}")
+        raise ConfigError(f"--gpu {value}: no such chip{meant(value, CHIPS)}; {_CHIPS}")
     options.gpus.append(value)
 
 

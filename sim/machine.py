@@ -76,6 +76,7 @@ class Machine:
         if kfd[0] != 1 or not 0 <= kfd[1] <= NEWEST_KFD[1]:
             known = f"(1, 0) to {NEWEST_KFD}"
             raise ConfigError(f"kfd interface {kfd} is not simulated; known are {known}")
+        build.check(gpus, driver)
         self.seed = seed
         self.files = Files()
         self.log: deque[tuple[Any, ...]] = deque(maxlen=LOG_LENGTH)
@@ -222,18 +223,19 @@ class Machine:
 
     @property
     def stats(self) -> dict[str, int]:
-        """Counters: dispatches, packets, waves, instructions, sdma_bytes.
+        """Counters: dispatches, instructions, and what each vendor calls the rest.
 
-        On NVIDIA GPUs packets are methods, waves are warps, and sdma_bytes what copy engines
-        wrote.
+        AMD GPUs count packets, waves and sdma_bytes; NVIDIA's methods, warps and copied_bytes,
+        which copy engines wrote.
         """
-        names = ("dispatches", "packets", "waves", "instructions", "sdma_bytes")
+        names = ["dispatches", "instructions"]
+        names += ("packets", "waves", "sdma_bytes") if self._amd else ()
+        names += ("methods", "warps", "copied_bytes") if self.nvidia.gpus else ()
         counted = dict.fromkeys(names, 0) | self._board.counters
         for gpu in self.gpus:
             for name, value in gpu.executed().items():
-                key = "waves" if name == "warps" else name
-                if key in ("waves", "instructions"):
-                    counted[key] += int(value)
+                if name in ("instructions", "waves", "warps"):
+                    counted[name] += int(value)
         return counted
 
     @property

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hcq.bits import align
-from hcq.errors import ConfigError, nearest
 
 PAGE = 4096
 EOP_SIZE = 4096
@@ -105,14 +104,3 @@ GFX1100 = Chip(
 )
 
 CHIPS = {chip.name: chip for chip in (GFX1100,)}
-
-
-def find(name: str) -> Chip:
-    """The chip of that name; ConfigError listing the chips otherwise."""
-    try:
-        return CHIPS[name]
-    except KeyError:
-        raise ConfigError(
-            f"no simulated chip {name!r}{nearest(name, CHIPS)}; there are: {', '.join(CHIPS)}",
-            facts={"gpu": name},
-        ) from None

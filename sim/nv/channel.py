@@ -232,7 +232,7 @@ class Channel:
             data = words[self._position : self._position + taken]
         if not self._write(method, engine, data):
             return False
-        self.gpu.board.count("packets", max(taken, 1))
+        self.gpu.board.count("methods", max(taken, 1))
         self._position += taken
         method.advance(max(taken, 1))
         return True

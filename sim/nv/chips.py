@@ -2,12 +2,14 @@
 
 Source: class numbers: NVIDIA open-gpu-kernel-modules, src/common/sdk/nvidia/inc/class;
 SM versions: ctrl2080gr.h; largest numbers of clusters: public block diagrams of GA100,
-GA102, AD102, GH100, GB100, GB202. sm_120 reports 0xa04 as 580 drivers do.
+GA102, AD102, GH100, GB100, GB202. sm_120 reports 0xa04 as 580 drivers do. First driver series:
+open-gpu-kernel-modules' README of 550.40.82 lists products up to Ada and Hopper and none of
+Blackwell; Google's Container-Optimized OS brought 570.86.15 for B200; R570 was the first public
+driver for the GeForce RTX 5090 (Phoronix, January 2025).
 """
 
 from dataclasses import dataclass
 
-from hcq.errors import ConfigError, nearest
 from hcq.nv.defs import classes as c
 
 GIB = 1 << 30
@@ -43,6 +45,7 @@ class Chip:
     address_bits: int  # of host methods, ring and pushbuffer
     reports: bool = True  # has the semaphore methods at 0x158
     other_classes: tuple[int, ...] = ()
+    first_series: int = 0  # of drivers that know it; 0: older than what is simulated
 
     @property
     def classes(self) -> tuple[int, ...]:
@@ -84,23 +87,14 @@ SM_100 = Chip(
     "sm_100", 0x2901, 0xA00, 0xA0, (c.BLACKWELL_CHANNEL_GPFIFO_A,), c.BLACKWELL_COMPUTE_A,
     c.BLACKWELL_DMA_COPY_A, _BLACKWELL_USERMODE, (5,), 8, 10, 2, 64, 228 * KIB, 180 * GIB,
     256 * GIB, 57, other_classes=(0x902D, 0xA140, 0xCD97, c.NV_CONFIDENTIAL_COMPUTE),
+    first_series=570,
 )  # fmt: skip
 SM_120 = Chip(
     "sm_120", 0x2B85, 0xA04, 0xA4,
     (c.BLACKWELL_CHANNEL_GPFIFO_A, c.BLACKWELL_CHANNEL_GPFIFO_B), c.BLACKWELL_COMPUTE_B,
     c.BLACKWELL_DMA_COPY_B, _BLACKWELL_USERMODE, (5,), 12, 8, 2, 48, 100 * KIB, 32 * GIB,
     32 * GIB, 57, other_classes=(0x902D, 0xA140, 0xCE97, 0xCFB0),
+    first_series=570,
 )  # fmt: skip
 
 CHIPS = {chip.name: chip for chip in (SM_80, SM_86, SM_89, SM_90, SM_100, SM_120)}
-
-
-def find(name: str) -> Chip:
-    """The chip of that name; ConfigError listing the chips otherwise."""
-    try:
-        return CHIPS[name]
-    except KeyError:
-        raise ConfigError(
-            f"no simulated chip {name!r}{nearest(name, CHIPS)}; there are: {', '.join(CHIPS)}",
-            facts={"gpu": name},
-        ) from None

@@ -92,7 +92,7 @@ def _transfer(engine: Copy, *, remap: bool, lines: int, pitches: tuple[int, int]
             engine.channel.memory.move(destination + line * step, source + line * pitch, length)
         size = length
     gpu = engine.channel.gpu
-    gpu.board.count("sdma_bytes", size * count)
+    gpu.board.count("copied_bytes", size * count)
     gpu.spend_copy(size * count)
     gpu.notify()
 

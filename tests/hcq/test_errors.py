@@ -114,3 +114,11 @@ def test_the_missing_node_names_module_checks_and_simulator():
     text = str(errors.missing_node("/dev/kfd", "amdgpu", "AMD GPU"))
     for part in ("/dev/kfd", "amdgpu", "lspci", "modprobe", "python -m sim"):
         assert part in text
+
+
+@pytest.mark.parametrize(
+    ("module", "gpu"), [("amdgpu", "gfx1100"), ("nvidia", "sm_90"), ("nvidia_uvm", "sm_90")]
+)
+def test_the_simulator_is_named_with_a_gpu_of_that_kind(module, gpu):
+    hint = errors.missing_node("/dev/node", module, "GPU").hint
+    assert hint.endswith(f"simulate one: python -m sim --gpu {gpu} SCRIPT")

@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -6,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hcq.errors import ConfigError, Unsupported
-from sim.launch import main, parse
+from sim.launch import USAGE, main, parse
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,7 +66,21 @@ def test_gpus_are_listed_and_multiplied(script):
 def test_stats_are_one_counter_a_line_on_stderr(script):
     done = run("-m", "sim", "--stats", script("print('hello')"))
     assert done.stdout == "hello\n"
-    assert done.stderr == "dispatches 0\npackets 0\nwaves 0\ninstructions 0\nsdma_bytes 0\n"
+    assert done.stderr == (
+        "dispatches 0\ninstructions 0\npackets 0\nwaves 0\nsdma_bytes 0\n"
+        "methods 0\nwarps 0\ncopied_bytes 0\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("gpu", "names"),
+    [
+        ("gfx1100", ["dispatches", "instructions", "packets", "waves", "sdma_bytes"]),
+        ("sm_90", ["dispatches", "instructions", "methods", "warps", "copied_bytes"]),
+    ],
+)
+def test_stats_are_in_the_words_of_the_vendors_that_are_there(machine, gpu, names):
+    assert list(machine(gpu).stats) == names
 
 
 @pytest.mark.row("SIM-02")
@@ -130,6 +145,57 @@ def test_what_bad_options_for_nvidia_say(arguments, text):
         parse(arguments)
 
 
+@pytest.mark.refusal
+@pytest.mark.parametrize(
+    ("name", "chip"),
+    [
+        *(("a100", "sm_80"), ("rtx3090", "sm_86"), ("RTX-A6000", "sm_86"), ("ad102", "sm_89")),
+        *(("rtx4090", "sm_89"), ("RTX 4060 Ti", "sm_89"), ("L40S", "sm_89"), ("gh200", "sm_90")),
+        *(("h100", "sm_90"), ("h200", "sm_90"), ("NVIDIA H100", "sm_90"), ("b200", "sm_100")),
+        *(("gb200", "sm_100"), ("rtx5090", "sm_120"), ("GeForce RTX 5070 Ti", "sm_120")),
+        *(
+            ("7900xtx", "gfx1100"),
+            ("Radeon RX 7900 XTX", "gfx1100"),
+            ("Radeon Pro W7900", "gfx1100"),
+        ),
+    ],
+)
+def test_the_name_of_a_product_is_told_its_chip(name, chip):
+    text = f"--gpu {name}: no such chip: {name} is simulated as {chip}; chips: "
+    with pytest.raises(ConfigError, match=f"^{re.escape(text)}"):
+        parse(["--gpu", name, "x"])
+
+
+@pytest.mark.refusal
+@pytest.mark.parametrize(
+    "name", ["b300", "v100", "rtx2080", "7800xt", "apple", "sm_75", "sm_103", "sm_121", "gfx1201"]
+)
+def test_what_is_not_simulated_is_refused_without_a_guess(name):
+    with pytest.raises(ConfigError, match=f"^--gpu {name}: no such chip; chips: gfx1100, sm_80"):
+        parse(["--gpu", name, "x"])
+
+
+@pytest.mark.refusal
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--gpu", "sm_120", "--driver", "550"],
+        ["--driver", "550.54.14", "--gpu", "sm_90", "--gpu", "sm_100"],
+    ],
+)
+def test_a_chip_younger_than_the_driver_is_refused(options):
+    text = r"no driver 550\.[0-9.]+ for sm_1[02]0: series 570 is the first that has it"
+    with pytest.raises(ConfigError, match=text):
+        parse([*options, "x"])
+
+
+@pytest.mark.refusal
+def test_a_machine_refuses_them_too(machine):
+    with pytest.raises(ConfigError, match=r"no driver 550\.163\.01 for sm_120: series 570"):
+        machine("sm_120", driver="550")
+    assert parse(["--gpu", "sm_120", "--driver", "570", "x"]).driver == "570"
+
+
 VERSION = """
 from hcq import host
 
@@ -170,10 +236,16 @@ def test_options_and_their_defaults():
     assert (options.is_module, options.target, options.arguments) == (True, "mod", ["x"])
 
 
-def test_help_lists_the_chips():
+def test_help_tells_chips_defaults_and_what_each_option_means():
     done = run("-m", "sim", "--help")
     assert done.returncode == 0
-    assert "gfx1100" in done.stderr
+    assert "chips: gfx1100, sm_80, sm_86, sm_89, sm_90, sm_100, sm_120\n" in done.stdout
+    assert "default: gfx1100 and sm_90\n" in done.stdout
+    assert "550, 570, 580, 590, 610;\n                 default: 580.159.03\n" in done.stdout
+    options = set(re.findall(r"--?\w+", USAGE))
+    assert len(options) == 7
+    for option in options:
+        assert re.search(rf"^  {option}\b.*  \w+", done.stdout, re.M), option
 
 
 WORK = """

@@ -179,7 +179,7 @@ def test_a_kernel_stores(bench, gpu):
     expected = struct.pack("<64I", *range(1000, 1064))
     assert made.data.region.read(0x8000, 260) == expected + bytes(4)
     stats = made.client.host.stats
-    assert (stats["dispatches"], stats["waves"]) == (1, 2)
+    assert (stats["dispatches"], stats["warps"]) == (1, 2)
     assert stats["instructions"] == 2 * (len(STORE[OF.get(gpu, gpu)]) - 1)
 
 

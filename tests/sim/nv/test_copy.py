@@ -52,7 +52,7 @@ def test_copies_of_any_size(channel, buffer, length):
     assert channel.finished()
     assert buffer.region.read(0x8003, length) == data[:length]
     assert buffer.region.read8(0x8003 + length) == 0
-    assert channel.client.host.stats["sdma_bytes"] == length
+    assert channel.client.host.stats["copied_bytes"] == length
 
 
 def test_copies_of_several_lines(channel, buffer):
