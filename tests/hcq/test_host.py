@@ -209,3 +209,15 @@ def test_a_whole_run_passes_through_the_replaced_host(machine):
     known = {"exists", "now", "relax", "group", "poll"}
     made = ["munmap" if name == "release" else name for name in counting.names]
     assert [call.split()[0] for call in sim.calls] == [name for name in made if name not in known]
+
+
+@pytest.mark.row("AMD-01")
+@pytest.mark.refusal
+def test_a_group_without_a_name_is_its_number(monkeypatch, tmp_path):
+    import grp
+
+    def nobody(number):
+        raise KeyError(number)
+
+    monkeypatch.setattr(grp, "getgrgid", nobody)
+    assert host.LinuxHost().group(str(tmp_path)) == str(tmp_path.stat().st_gid)

@@ -87,18 +87,6 @@ def test_host_writes_to_vram_are_flushed_before_each_submission(device):
     assert flushes == [value - 1]
 
 
-@pytest.mark.refusal
-def test_running_out_names_what_was_asked_and_what_lives(machine):
-    machine(vram=256 << 20)
-    device = amd.open(0)
-    with pytest.raises(OutOfMemory, match="536870912 bytes of VRAM cannot be had") as caught:
-        device.allocate(512 << 20)
-    assert caught.value.device == "AMD:0"
-    assert caught.value.facts["asked"] == 512 << 20
-    assert caught.value.facts["live"] == device.stats.live > 0
-    device.close()
-
-
 @pytest.mark.row("AMD-12")
 @pytest.mark.refusal
 def test_without_the_copy_engine_raw_copies_are_unsupported(machine):

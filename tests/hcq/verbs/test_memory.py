@@ -1,0 +1,34 @@
+"""Memory of a device: running out of it, and memory of the process."""
+
+import pytest
+
+from hcq.errors import BufferUseError, OutOfMemory
+
+
+@pytest.fixture(params=["gfx1100", "sm_90"])
+def chip(request):
+    """One of each vendor."""
+    return request.param
+
+
+@pytest.mark.refusal
+def test_running_out_names_what_was_asked_and_what_lives(place, vendor, chip):
+    place(vram=1 << 30)
+    device = vendor.open(0)
+    kind = "video memory" if chip == "sm_90" else "VRAM"
+    with pytest.raises(OutOfMemory, match=f"2147483648 bytes of {kind} cannot be had") as caught:
+        device.allocate(2 << 30)
+    assert caught.value.device == device.name
+    assert caught.value.facts["asked"] == 2 << 30
+    assert caught.value.facts["live"] == device.stats.live > 0
+    device.close()
+
+
+@pytest.mark.row("NV-18")
+@pytest.mark.refusal
+@pytest.mark.parametrize(
+    ("address", "size"), [(4097, 4096), (4096, 100), (4096, 0), (0, 4096), (-4096, 4096), ("a", 1)]
+)
+def test_user_memory_that_is_no_whole_pages_is_refused(device, address, size):
+    with pytest.raises(BufferUseError, match="user memory must be whole pages"):
+        device.adopt(address, size)
