@@ -1,6 +1,7 @@
 """An open device, kernels for it and ways to look into it; `chip` says which."""
 
 import importlib
+import threading
 
 import pytest
 from gpu_kernels import SHARED
@@ -81,3 +82,63 @@ def words():
         return list(memoryview(data).cast("I"))
 
     return read
+
+
+@pytest.fixture
+def run_all():
+    """run_all(workers): each in a thread of its own, to the end; the first error is raised."""
+
+    def run(workers):
+        errors = []
+
+        def guarded(work):
+            try:
+                work()
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=guarded, args=(work,)) for work in workers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert not errors, errors[0]
+
+    return run
+
+
+class Noted:
+    """A region whose stores are noted: (its name, verb, offset)."""
+
+    def __init__(self, log, name, region):
+        self._log, self._name, self._region = log, name, region
+
+    def __getattr__(self, verb):
+        inner = getattr(self._region, verb)
+        if not verb.startswith("write"):
+            return inner
+
+        def call(*args):
+            self._log.append((self._name, verb, args[0]))
+            return inner(*args)
+
+        return call
+
+
+@pytest.fixture
+def noted():
+    """noted(log, name, region): the region, its stores noted in the log."""
+    return Noted
+
+
+@pytest.fixture
+def round_trip():
+    """round_trip(device, buffer, data, offset=0): what comes back of what goes in."""
+
+    def go(device, buffer, data, offset=0):
+        device.copy_in(buffer, offset, data)
+        back = bytearray(len(data))
+        device.copy_out(buffer, offset, back)
+        return bytes(back)
+
+    return go

@@ -11,13 +11,6 @@ from hcq.errors import OutOfMemory
 SLOT = staging.SLOT_BYTES
 
 
-def round_trip(device, buffer, data, offset=0):
-    device.copy_in(buffer, offset, data)
-    back = bytearray(len(data))
-    device.copy_out(buffer, offset, back)
-    return bytes(back)
-
-
 @pytest.mark.row("HCQ-18")
 def test_the_way_back_is_as_fast_as_the_way_in(machine):
     sim = machine(seed=2)
@@ -36,7 +29,7 @@ def test_the_way_back_is_as_fast_as_the_way_in(machine):
 
 
 @pytest.mark.row("HCQ-17")
-def test_a_host_view_is_written_directly_when_nothing_runs(device):
+def test_a_host_view_is_written_directly_when_nothing_runs(device, round_trip):
     buffer = device.allocate(4096)
     before = device.work.timeline.submitted
     assert round_trip(device, buffer, b"abc", 7) == b"abc"
@@ -57,7 +50,7 @@ def test_device_copies_around_four_mebibytes(device, size):
 
 
 @pytest.mark.row("AMD-05")
-def test_without_visible_vram_staging_is_used(machine):
+def test_without_visible_vram_staging_is_used(machine, round_trip):
     machine(large_bar=False)
     device = amd.open(0)
     buffer = device.allocate(5000)
@@ -89,7 +82,7 @@ def test_host_writes_to_vram_are_flushed_before_each_submission(device):
 
 @pytest.mark.row("AMD-12")
 @pytest.mark.refusal
-def test_without_the_copy_engine_raw_copies_are_unsupported(machine):
+def test_without_the_copy_engine_raw_copies_are_unsupported(machine, round_trip):
     from hcq.errors import Unsupported
     from hcq.settings import Context
 

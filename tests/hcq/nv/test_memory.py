@@ -3,7 +3,7 @@
 import pytest
 
 from hcq import nv
-from hcq.errors import OutOfMemory
+from hcq.errors import OutOfMemory, QueueError
 from hcq.ioctl_defs import nv_escape
 
 
@@ -85,3 +85,26 @@ def test_the_doorbell_goes_through_bar1_from_hopper_on(machine, monkeypatch, chi
     monkeypatch.setattr(sim, "ioctl", noted)
     nv.open(0).close()
     assert seen == [parameters]
+
+
+@pytest.mark.row("NV-06")
+def test_plain_buffers_may_lie_above_2_to_the_40(place, compiled, words, monkeypatch):
+    sim = place()
+    device = nv.open(0)
+    reserve = sim.reserve
+
+    def no_low(size, alignment=4096, below=1 << 47):
+        if below <= 1 << 40:
+            raise OSError(12, "no address space")
+        return reserve(size, alignment, below)
+
+    monkeypatch.setattr(sim, "reserve", no_low)
+    program = device.load(compiled("bump"), "bump")
+    cell, far = device.allocate(4, zero=True), device.allocate(4, cpu_access=False)
+    assert cell.address > 1 << 40
+    device.launch(program, [cell.address], (1, 1, 1), (1, 1, 1))
+    device.copy(far.address, cell.address, 4)
+    assert words(device, far, 1) == [1]
+    with pytest.raises(QueueError, match=r"no address below 2\*\*40 is left"):
+        device.bind(device.queue("compute").write(cell.address, [2]))
+    device.close()

@@ -12,17 +12,10 @@ from hcq.errors import BufferUseError
 SLOT = staging.SLOT_BYTES
 
 
-def round_trip(device, buffer, data, offset=0):
-    device.copy_in(buffer, offset, data)
-    back = bytearray(len(data))
-    device.copy_out(buffer, offset, back)
-    return bytes(back)
-
-
 @pytest.mark.row("HCQ-17")
 @pytest.mark.row("HCQ-18")
 @pytest.mark.parametrize("size", [1, 3, 4097, SLOT - 1, SLOT, SLOT + 1, 3 * SLOT + 7])
-def test_bytes_come_back_through_staging(device, size):
+def test_bytes_come_back_through_staging(device, size, round_trip):
     buffer = device.allocate(size + 5, cpu_access=False)
     data = os.urandom(size)
     assert round_trip(device, buffer, data, offset=5) == data
@@ -41,7 +34,7 @@ def test_the_source_may_change_once_copy_in_returns(device):
 
 
 @pytest.mark.row("HCQ-17")
-def test_more_bytes_than_all_slots_use_each_slot_again(device):
+def test_more_bytes_than_all_slots_use_each_slot_again(device, round_trip):
     size = (staging.SLOT_COUNT + 2) * SLOT + 11
     buffer = device.allocate(size, cpu_access=False)
     data = os.urandom(1 << 16) * (size // (1 << 16) + 1)

@@ -78,16 +78,30 @@ def bare():
 @pytest.mark.row("AMD-01")
 @pytest.mark.row("NV-01")
 @pytest.mark.refusal
-@pytest.mark.parametrize("call", ["count", "open"])
-def test_no_node_names_node_module_and_simulator(bare, vendor, chip, call):
+def test_no_node_names_node_module_and_simulator(bare, vendor, chip):
     node, module = ("/dev/nvidiactl", "nvidia") if chip == NV else ("/dev/kfd", "amdgpu")
     with pytest.raises(DeviceOpenError) as caught:
-        getattr(vendor, call)()
+        vendor.open()
     text = str(caught.value)
     assert node in text
     assert f"module={module}" in text
     assert text.splitlines()[-1].startswith("hint: check that")
     assert "python -m sim" in text
+
+
+@pytest.mark.row("AMD-01")
+@pytest.mark.row("NV-01")
+def test_without_a_node_there_are_no_gpus(bare, vendor):
+    assert vendor.count() == 0
+
+
+@pytest.mark.row("NV-01")
+@pytest.mark.refusal
+@pytest.mark.parametrize("chip", [NV])
+def test_a_node_without_rights_lets_nobody_count(place, vendor):
+    place().deny("/dev/nvidiactl", errno.EACCES)
+    with pytest.raises(DeviceOpenError, match="no rights on /dev/nvidiactl"):
+        vendor.count()
 
 
 @pytest.mark.row("AMD-01")
@@ -136,11 +150,21 @@ def test_reasons_why_a_node_does_not_open_are_told_apart(place, vendor, node, nu
 @pytest.mark.row("AMD-01")
 @pytest.mark.row("NV-01")
 @pytest.mark.refusal
-@pytest.mark.parametrize("index", [-1, 1, 1.5, "0", None])
+@pytest.mark.parametrize("index", [-1, 1])
 def test_an_index_that_is_none_of_a_gpu_says_how_many_there_are(place, vendor, chip, name, index):
     place()
     maker = "NVIDIA" if chip == NV else "AMD"
     with pytest.raises(DeviceNotFound, match=rf"no {name}:{index}: 1 {maker} GPU\(s\) here"):
+        vendor.open(index)
+
+
+@pytest.mark.row("AMD-01")
+@pytest.mark.row("NV-01")
+@pytest.mark.refusal
+@pytest.mark.parametrize("index", [1.5, "0", None])
+def test_an_index_that_is_no_int_is_refused_as_such(place, vendor, name, index):
+    place()
+    with pytest.raises(DeviceNotFound, match=rf"{name}: an index is an int, not {index!r}"):
         vendor.open(index)
 
 

@@ -5,25 +5,8 @@ import threading
 import pytest
 
 
-def run_all(workers):
-    errors = []
-
-    def guarded(work):
-        try:
-            work()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(w,)) for w in workers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not errors, errors[0]
-
-
 @pytest.mark.row("HCQ-28")
-def test_eight_threads_allocate_load_launch_copy_and_wait(device, compiled, words):
+def test_eight_threads_allocate_load_launch_copy_and_wait(device, compiled, words, run_all):
     def work(number):
         program = device.load(compiled("bump"), "bump")
         cell = device.allocate(4, zero=True)
@@ -45,7 +28,7 @@ def test_eight_threads_allocate_load_launch_copy_and_wait(device, compiled, word
 
 
 @pytest.mark.row("HCQ-28")
-def test_submissions_of_one_thread_keep_their_order(device):
+def test_submissions_of_one_thread_keep_their_order(device, run_all):
     record = device.allocate(4 * 8, zero=True)
 
     def work(number):
@@ -70,7 +53,7 @@ def test_a_publish_that_was_interrupted_before_its_doorbell_is_completed(device)
     device.wait(1, timeout=5)
 
 
-def test_open_from_many_threads(place, vendor):
+def test_open_from_many_threads(place, vendor, run_all):
     place()
     opened = []
     run_all([lambda: opened.append(vendor.open(0)) for _ in range(4)])
