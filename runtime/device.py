@@ -230,7 +230,7 @@ class Registry:
     def _open_index(self, way: Way, target: Target) -> OpenedDevice:
         open_backend, count = way.load()
         available = count()
-        if target.index >= available:
+        if 0 < available <= target.index:  # where there is none, opening tells why
             raise DeviceNotFound(
                 f"no device {target.device!r}: there {_are(available, target.name)}",
                 device=target.device,

@@ -24,8 +24,8 @@ def open(index: int = 0, *, timeline_start: int = 0) -> "Device":
 
 
 def count() -> int:
-    """How many GPUs there are; DeviceOpenError without a compute device."""
+    """How many GPUs there are: 0 without a compute device, DeviceOpenError on garbled lists."""
     from hcq import host
     from hcq.amd import topology
 
-    return len(topology.gpus(host.current()))
+    return topology.count(host.current())

@@ -77,6 +77,13 @@ class Node:
         return f"/dev/dri/renderD{self.get('drm_render_minor')}"
 
     @cached_property
+    def bus(self) -> str:
+        """PCI address, as in lspci -D; location_id is bus, slot and function in 8, 5 and 3 bits."""
+        bus, rest = divmod(self.properties.get("location_id", 0), 256)
+        slot, function = divmod(rest, 8)
+        return f"{self.properties.get('domain', 0):04x}:{bus:02x}:{slot:02x}.{function}"
+
+    @cached_property
     def memory_bytes(self) -> int:
         """VRAM."""
         heaps = (HEAP_VRAM_VISIBLE, HEAP_VRAM_PRIVATE)
@@ -101,6 +108,11 @@ def gpus(host: Host) -> list[Node]:
         "the topology kept changing while it was read",
         facts={"file": f"{kfd.TOPOLOGY}/generation_id", "tries": REREADS},
     )
+
+
+def count(host: Host) -> int:
+    """How many GPUs there are, without opening any; DeviceOpenError on a garbled file."""
+    return len(gpus(host)) if host.exists(kfd.NODE) else 0
 
 
 def _generation(host: Host) -> int:

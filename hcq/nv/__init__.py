@@ -24,7 +24,7 @@ def open(index: int = 0, *, timeline_start: int = 0) -> "Device":
 
 
 def count() -> int:
-    """How many GPUs there are; DeviceOpenError without a control device."""
+    """How many GPUs there are: 0 without a control device, DeviceOpenError without rights on it."""
     from hcq import host
     from hcq.nv.driver import count as cards
 
