@@ -147,6 +147,11 @@ class RawDevice:
         return 0
 
     @property
+    def bus(self) -> str:
+        """PCI address, as in lspci -D: "0000:01:00.0"."""
+        return ""
+
+    @property
     def failed(self) -> BaseException | None:
         """The first error that made the device unusable, else None."""
         return self.work.failed

@@ -55,6 +55,7 @@ class HcqBackend:
         self.renderers: tuple[str, ...] = getattr(device, "renderers", (f"LLVM:{device.target}",))
         self.driver: str = getattr(device, "driver_version", "")
         self.memory_size: int = getattr(device, "memory_bytes", 0)
+        self.bus: str = getattr(device, "bus", "")
         self._lock = threading.Lock()
         self._freed: deque[Any] = deque()
         self._stamps: list[Any] = []  # pairs of timestamps that nobody uses now

@@ -32,6 +32,7 @@ class Renderer:
     name: str
     works: bool
     reason: str = ""
+    fix: str = ""
 
 
 @dataclass
@@ -42,6 +43,7 @@ class Row:
     works: bool = False
     is_default: bool = False
     chip: str = ""
+    bus: str = ""
     driver: str = ""
     memory_bytes: int = 0
     interfaces: list[Interface] = field(default_factory=list)
@@ -80,11 +82,12 @@ def _row(name: str, interfaces: list[Interface]) -> Row:
     except (HcqError, OSError) as error:
         return _refused(row, error)
     row.chip = opened.arch
+    row.bus = getattr(opened.backend, "bus", "")
     row.driver = getattr(opened.backend, "driver", "")
     row.memory_bytes = getattr(opened.backend, "memory_size", 0)
     row.renderers = [_proved(opened, renderer) for renderer in opened.renderers]
     mine = next(found for found in row.renderers if found.name == opened.target)
-    row.works, row.reason = mine.works, mine.reason
+    row.works, row.reason, row.fix = mine.works, mine.reason, mine.fix
     return row
 
 
@@ -92,7 +95,7 @@ def _proved(opened: Any, renderer: str) -> Renderer:
     try:
         found = multiply(opened, renderer)
     except (HcqError, OSError) as error:
-        return Renderer(renderer, False, _first_line(error))
+        return Renderer(renderer, False, _first_line(error), getattr(error, "hint", None) or "")
     if found != PRODUCT:
         return Renderer(renderer, False, f"{LEFT} * {RIGHT} gave {found}")
     return Renderer(renderer, True)
@@ -148,10 +151,11 @@ def lines(found: Sequence[Row]) -> Iterator[str]:
         mark = "*" if row.is_default else " "
         head = f"{mark} {row.device:6} {'ok' if row.works else 'no':3}"
         if not row.chip:
-            yield f"{head} {row.reason}" + (f"; fix: {row.fix}" if row.fix else "")
+            yield f"{head} {_why(row)}"
             continue
         parts = [
             f"{row.chip:10}",
+            *([f"at {row.bus}"] if row.bus else []),
             f"driver {row.driver or '-'}",
             f"memory {row.memory_bytes / 2**30:.1f} GiB",
             "interfaces " + (_listed(row.interfaces) or "-"),
@@ -166,7 +170,11 @@ def _listed(interfaces: Sequence[Interface]) -> str:
 
 
 def _renderer(found: Renderer) -> str:
-    return f"{found.name} {'ok' if found.works else 'failed: ' + found.reason}"
+    return f"{found.name} {'ok' if found.works else 'failed: ' + _why(found)}"
+
+
+def _why(found: Row | Renderer) -> str:
+    return found.reason + (f"; fix: {found.fix}" if found.fix else "")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -108,6 +108,11 @@ class Device(RawDevice):
         return self._node.memory_bytes
 
     @property
+    def bus(self) -> str:
+        """PCI address."""
+        return self._node.bus
+
+    @property
     def notes(self) -> list[str]:
         """Optional requests that the kernel refused."""
         return self._process.notes

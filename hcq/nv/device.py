@@ -92,6 +92,11 @@ class Device(RawDevice):
         return self.gpu.memory_bytes
 
     @property
+    def bus(self) -> str:
+        """PCI address."""
+        return self.gpu.card.bus
+
+    @property
     def notes(self) -> list[str]:
         """Optional requests that the kernel refused."""
         return self._driver.rm.notes

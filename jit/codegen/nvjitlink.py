@@ -16,7 +16,10 @@ from hcq.errors import CompileError
 MAJOR = 13
 # Where the wheels put it: from CUDA 13 on, and before.
 FOLDERS = ("nvidia/cu13/lib", "nvidia/nvjitlink/lib")
-HINT = "pip install 'hcq[nv]'"
+HINT = (
+    "pip install 'nvidia-nvjitlink>=13.0,<13.6', which is the extra hcq[nv]; "
+    "or use the processor: DEVICE=CPU"
+)
 
 _PTX = 2  # NVJITLINK_INPUT_PTX
 _lock = threading.Lock()

@@ -2,15 +2,24 @@
 
 import errno
 import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 from hcq.amd.arch import ARCHES
 from hcq.amd.device import Device as AmdDevice
+from hcq.errors import CompileError
 from hcq.settings import Context
+from jit.codegen import nvjitlink
 from runtime.device import Device
 from tools import hcq_devices
 from tools.hcq_devices import main
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -68,10 +77,11 @@ def test_a_gpu_has_chip_driver_memory_interface_and_renderer(machine, table):
         "works": True,
         "is_default": True,
         "chip": "gfx1100",
+        "bus": "0000:03:00.0",
         "driver": "KFD 1.17",
         "memory_bytes": 24 << 30,
         "interfaces": [{"name": "KFD", "count": 1, "reason": ""}],
-        "renderers": [{"name": "LLVM:gfx1100", "works": True, "reason": ""}],
+        "renderers": [{"name": "LLVM:gfx1100", "works": True, "reason": "", "fix": ""}],
         "reason": "",
         "fix": "",
     }
@@ -87,8 +97,9 @@ def test_an_nvidia_gpu_has_a_row_too(machine, table, chip):
     assert code == 0
     row = rows["NV"]
     assert (row["chip"], row["driver"], row["is_default"]) == (chip, "580.159.03", True)
+    assert row["bus"] == "0000:17:00.0"
     assert row["interfaces"] == [{"name": "NVK", "count": 1, "reason": ""}]
-    assert row["renderers"] == [{"name": f"PTX:{chip}", "works": True, "reason": ""}]
+    assert row["renderers"] == [{"name": f"PTX:{chip}", "works": True, "reason": "", "fix": ""}]
     assert row["memory_bytes"] > 1 << 33
 
 
@@ -98,6 +109,50 @@ def test_rights_that_lack_are_told_with_the_remedy(machine, devices):
     _, lines = devices()
     assert lines[1].startswith("  NV     no  no rights on /dev/nvidiactl: it belongs to group ")
     assert "; fix: join the group: sudo usermod -aG " in lines[1]
+
+
+WITHOUT_EXTRA = """
+from jit.codegen import nvjitlink
+
+nvjitlink.FOLDERS = ()
+from tools.hcq_devices import main
+
+raise SystemExit(main(["--json"]))
+"""
+
+
+@pytest.mark.row("REG-14")
+def test_a_gpu_without_its_compiler_is_told_what_to_install(tmp_path):
+    script = tmp_path / "without.py"
+    script.write_text(WITHOUT_EXTRA)
+    done = subprocess.run(
+        [sys.executable, "-m", "sim", "--gpu", "sm_90", str(script)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path)},
+        capture_output=True, text=True, cwd=ROOT, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    row = next(row for row in json.loads(done.stdout) if row["device"] == "NV")
+    assert row["reason"].startswith("nvJitLink 13 is not installed")
+    assert row["fix"].startswith("pip install 'nvidia-nvjitlink>=13.0,<13.6'")
+    assert row["renderers"][0]["fix"] == row["fix"]
+
+
+@pytest.mark.row("REG-14")
+def test_the_line_of_a_renderer_that_fails_has_the_fix(machine, devices, monkeypatch):
+    machine("gfx1100")
+
+    def refuse(opened, renderer):
+        raise CompileError("no compiler here", hint="install one")
+
+    monkeypatch.setattr(hcq_devices, "multiply", refuse)
+    code, lines = devices()
+    assert code == 1
+    assert lines[0].endswith("LLVM:gfx1100 failed: no compiler here; fix: install one")
+
+
+def test_the_wheel_to_install_is_the_one_of_the_extra():
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert f"'{extra['optional-dependencies']['nv'][0]}'" in nvjitlink.HINT
 
 
 @pytest.mark.row("REG-14")
@@ -114,7 +169,7 @@ def test_every_renderer_of_the_processor_multiplies(machine, table):
     machine([])
     _, rows = table()
     renderers = rows["CPU"]["renderers"]
-    assert {"name": "LLVM:x86-64-v2", "works": True, "reason": ""} in renderers
+    assert {"name": "LLVM:x86-64-v2", "works": True, "reason": "", "fix": ""} in renderers
     assert all(found["works"] for found in renderers)
 
 
