@@ -6,8 +6,22 @@ from typing import NamedTuple
 
 from hcq.errors import DeviceLost, GpuTimeout
 
-RESTART = "restart the process: the kernel has stopped its queues; device.health() says more"
-HUNG = "restart the process; device.health() says more"
+
+@dataclass(frozen=True)
+class Remedy:
+    """What helps after a failure: in the word of device.health(), and as advice."""
+
+    health: str
+    advice: str
+
+
+# The kernel lets go of one device at a time: a new one of the same process is like any other.
+REOPEN = Remedy("reset-device", "close the device and open it again")
+# The kernel stops everything of the process on that GPU, for as long as it lives.
+RESTART = Remedy("restart-process", "restart the process: the kernel has stopped its queues")
+# Whether the kernel gets the queue off the GPU is not known beforehand.
+HUNG = Remedy("restart-process", "restart the process")
+REBOOT = Remedy("reboot", "reboot; the kernel log (dmesg) says more")
 
 
 class Submission(NamedTuple):
@@ -68,7 +82,12 @@ class Scene:
 
 
 def hang(
-    scene: Scene, limit: float, waited: str, awaited: Mapping[str, object], detail: str
+    scene: Scene,
+    limit: float,
+    waited: str,
+    awaited: Mapping[str, object],
+    detail: str = "",
+    remedy: Remedy = HUNG,
 ) -> GpuTimeout:
     """GpuTimeout telling what was waited for and what stands still."""
     verdict = "nothing was submitted that has not finished"
@@ -90,18 +109,18 @@ def hang(
             **scene.facts(),
             **awaited,
         },
-        hint=f"{why}; HCQ_TIMEOUT_MS sets the limit; {HUNG}",
+        hint=f"{why}; HCQ_TIMEOUT_MS sets the limit; {remedy.advice}",
     )
 
 
-def lost_again(first: BaseException, device: str) -> DeviceLost:
-    """What every later use raises: the first error, in short."""
+def lost_again(first: BaseException, device: str, remedy: Remedy) -> DeviceLost:
+    """What every later use raises: the first error, in short, and what helps."""
     text = str(first).splitlines()[0]
     return DeviceLost(
         f"{device} is lost since: {text}",
         device=device,
-        facts=dict(getattr(first, "facts", {})),
-        hint=HUNG if isinstance(first, GpuTimeout) else RESTART,
+        facts={"health": remedy.health, **getattr(first, "facts", {})},
+        hint=remedy.advice,
     )
 
 
@@ -111,6 +130,6 @@ def stopped(first: BaseException, device: str) -> DeviceLost:
     return DeviceLost(
         f"{device} cannot be opened again in this process: it is lost since: {text}",
         device=device,
-        facts={"health": "restart-process", **getattr(first, "facts", {})},
-        hint="restart the process: the kernel lets none of its queues run any more",
+        facts={"health": RESTART.health, **getattr(first, "facts", {})},
+        hint=RESTART.advice,
     )

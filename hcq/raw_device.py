@@ -161,8 +161,10 @@ class RawDevice:
         self.work.failed = error
 
     def health(self) -> str:
-        """ "ok", or what helps: "restart-process"."""
-        return "ok" if self.failed is None else "restart-process"
+        """ "ok", or what helps: "reset-device" (close it and open it again),
+        "restart-process" or "reboot"."""
+        failed = self.failed
+        return "ok" if failed is None else self.work.remedy(failed).health
 
     @property
     def stats(self) -> Statistics:

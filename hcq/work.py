@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import Any, Protocol
 
 from hcq import capture, faults
-from hcq.errors import DeviceLost, HcqError, QueueError, WaitTimeout
+from hcq.errors import DeviceLost, GpuTimeout, HcqError, QueueError, WaitTimeout
 from hcq.frame import Frame
 from hcq.host import Host
 from hcq.memory import Buffer
@@ -46,6 +46,8 @@ class Work:
     arch: Any  # of the chip; it has a name
     queues: Mapping[str, Callable[[Any, str], Any]]  # what builds them, by kind
     signals: SignalPool
+    after_fault = faults.RESTART  # what helps then on a vendor's kernel driver
+    after_hang = faults.HUNG
     timeline: Timeline
     waits: Waits
 
@@ -100,7 +102,14 @@ class Work:
         if self.is_closed:
             raise DeviceLost(f"{self.name} is closed", device=self.name, hint="open it again")
         if self.failed is not None:
-            raise faults.lost_again(self.failed, self.name)
+            raise self._lost_again(self.failed)
+
+    def _lost_again(self, first: BaseException) -> DeviceLost:
+        return faults.lost_again(first, self.name, self.remedy(first))
+
+    def remedy(self, error: BaseException) -> faults.Remedy:
+        """What helps after an error that made the device unusable."""
+        return self.after_hang if isinstance(error, GpuTimeout) else self.after_fault
 
     def take_signal(self, undo: ExitStack) -> Signal:
         """A cell that goes back when the device closes."""
@@ -240,7 +249,8 @@ class Work:
     ) -> Exception:
         scene = self.scene()
         if is_hang:
-            return self.fail(faults.hang(scene, limit, waited, facts, self.detail()))
+            detail, remedy = self.detail(), self.after_hang
+            return self.fail(faults.hang(scene, limit, waited, facts, detail, remedy))
         return WaitTimeout(
             f"{self.name}: {waited} did not come within {limit:g} s",
             device=self.name,
@@ -263,7 +273,7 @@ class Work:
             if self.failed is None:
                 self.failed = error
                 return error
-            return faults.lost_again(self.failed, self.name)
+            return self._lost_again(self.failed)
 
     def scene(self) -> faults.Scene:
         """What is going on now."""

@@ -48,7 +48,7 @@ def memory_fault(fault: MemoryFault, scene: Scene, nearest: str, detail: str = "
             "detail": detail or "the driver gave none",
             **scene.facts(),
         },
-        hint=f"{_suspicion(nearest)}; {RESTART}",
+        hint=f"{_suspicion(nearest)}; {RESTART.advice}",
     )
 
 
@@ -80,5 +80,5 @@ def hardware_exception(exception: HardwareException, scene: Scene, detail: str) 
             "detail": detail or "the driver gave none",
             **scene.facts(),
         },
-        hint=RESTART,
+        hint=RESTART.advice,
     )

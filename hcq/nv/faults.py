@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hcq.errors import DeviceLost, GpuFault, IoctlError
-from hcq.faults import RESTART, Scene
+from hcq.faults import REBOOT, REOPEN, Scene
 from hcq.ioctl_defs import nv_ctrl, nv_rm
 from hcq.nv.defs import classes, faults
 from hcq.nv.gpu import Gpu
@@ -159,7 +159,7 @@ def failure(notice: Notice, details: Details, scene: Scene, nearest: Any) -> Dev
             f"{scene.device} is lost: {notice.meaning}",
             device=scene.device,
             facts={**facts, **scene.facts()},
-            hint="reboot; the kernel log (dmesg, NVRM) says more",
+            hint=REBOOT.advice,
         )
     sentence, more = _sentence(notice, details)
     facts.update(more)
@@ -174,7 +174,7 @@ def failure(notice: Notice, details: Details, scene: Scene, nearest: Any) -> Dev
         f"GpuFault on {scene.device}: {who} {sentence}",
         device=scene.device,
         facts={**facts, **scene.facts()},
-        hint=_suspicion(about) + RESTART,
+        hint=_suspicion(about) + REOPEN.advice,
     )
 
 

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from hcq.errors import DeviceLost
+from hcq.faults import REBOOT, REOPEN, Remedy
 from hcq.host import Host
 from hcq.ioctl_defs import nv_rm
 from hcq.nv import faults
@@ -34,6 +36,7 @@ class NvWork(Work):
     """Channels, timeline and waits of a device."""
 
     queues = {COMPUTE: ComputeQueue, COPY: CopyQueue}
+    after_fault = after_hang = REOPEN
 
     def __init__(self, name: str, gpu: Gpu, host: Host) -> None:
         super().__init__(name, "", host)
@@ -89,6 +92,10 @@ class NvWork(Work):
         channel: Channel = next(c for c in self.channels.values() if c.name == first.channel)
         details = faults.ask(self.gpu, channel, self.channels[COMPUTE])
         raise self.fail(faults.failure(first, details, self.scene(), self.describe))
+
+    def remedy(self, error: BaseException) -> Remedy:
+        """What helps: as always, but for a GPU that is off the bus."""
+        return REBOOT if type(error) is DeviceLost else super().remedy(error)
 
     def incident(self, incidents: Sequence[Any]) -> None:
         """None come: waits only poll."""

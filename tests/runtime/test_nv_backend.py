@@ -358,7 +358,7 @@ def test_fault_is_raised_at_the_first_wait_and_names_its_kernel(nv, int32, addin
         out.copy_out()
     with pytest.raises(DeviceLost, match="kernel bad"):
         run_linear([call])
-    assert Device["NV"].health() == "restart-process"
+    assert Device["NV"].health() == "reset-device"
 
 
 @pytest.mark.row("BKE-02")

@@ -78,7 +78,8 @@ def test_a_fault_is_raised_once_then_the_device_is_lost(device, compiled):
     with pytest.raises(DeviceLost, match="is lost since: GpuFault on AMD:0: kernel bump") as caught:
         device.synchronize()
     assert not isinstance(caught.value, GpuFault)
-    assert device.health() == "restart-process"
+    assert caught.value.facts["health"] == device.health() == "restart-process"
+    assert caught.value.hint == "restart the process: the kernel has stopped its queues"
 
 
 @pytest.mark.row("AMD-17")

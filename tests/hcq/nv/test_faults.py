@@ -166,20 +166,69 @@ def test_a_kernel_that_never_ends_is_a_hang(machine, compiled):
     assert time.monotonic() - started < 1
 
 
+def bump(device, compiled, chip, words):
+    """What a kernel that adds 1 makes of 0."""
+    cell = device.allocate(4, zero=True)
+    device.launch(device.load(compiled("bump", chip), "bump"), [cell.address], ONE, ONE)
+    return words(device, cell, 1)
+
+
 @pytest.mark.row("NV-21")
-def test_after_a_fault_the_gpu_opens_again(machine, compiled, words):
-    _, device = start(machine)
-    program = device.load(compiled("bump"), "bump")
-    device.launch(program, [0x8000], ONE, ONE)
-    with pytest.raises(GpuFault):
+@pytest.mark.parametrize("chip", ["sm_86", "sm_89", "sm_90", "sm_120"])
+def test_after_a_fault_the_gpu_opens_again_in_the_same_process(machine, compiled, words, chip):
+    _, device = start(machine, chip)
+    device.launch(device.load(compiled("bump", chip), "bump"), [0x8000], ONE, ONE)
+    with pytest.raises(GpuFault) as caught:
         device.synchronize()
-    assert device.health() == "restart-process"
+    assert caught.value.hint.endswith("close the device and open it again")
+    with pytest.raises(DeviceLost) as later:
+        device.synchronize()
+    assert later.value.hint == "close the device and open it again"
+    assert later.value.facts["health"] == device.health() == "reset-device"
     device.close()
     again = nv.open(0)
-    cell = again.allocate(4, zero=True)
-    again.launch(again.load(compiled("bump"), "bump"), [cell.address], ONE, ONE)
-    assert words(again, cell, 1) == [1]
+    assert again.health() == "ok"
+    assert bump(again, compiled, chip, words) == [1]
     again.close()
+
+
+@pytest.mark.row("NV-21")
+def test_after_a_hang_the_gpu_opens_again_in_the_same_process(machine, compiled, words):
+    _, device = start(machine)
+    flag = device.allocate(16, host=True, uncached=True, zero=True)
+    device.launch(device.load(compiled("spin"), "spin"), [flag.address], ONE, ONE)
+    with Context(HCQ_TIMEOUT_MS=60), pytest.raises(GpuTimeout) as caught:
+        device.synchronize()
+    assert caught.value.hint.endswith("close the device and open it again")
+    assert device.health() == "reset-device"
+    device.close()
+    again = nv.open(0)
+    assert bump(again, compiled, "sm_90", words) == [1]
+    again.close()
+
+
+@pytest.mark.row("NV-21")
+def test_a_fault_leaves_another_device_of_the_same_gpu_alone(machine, compiled, words):
+    _, device = start(machine)
+    other = nv.open(0)
+    device.launch(device.load(compiled("bump"), "bump"), [0x8000], ONE, ONE)
+    with pytest.raises(GpuFault):
+        device.synchronize()
+    device.close()
+    assert other.health() == "ok"
+    assert bump(other, compiled, "sm_90", words) == [1]
+    other.close()
+
+
+@pytest.mark.row("NV-21")
+def test_off_the_bus_only_a_reboot_helps(machine):
+    _, device = start(machine)
+    device.failed = told(79)
+    assert device.health() == "reboot"
+    with pytest.raises(DeviceLost) as later:
+        device.synchronize()
+    assert later.value.hint == "reboot; the kernel log (dmesg) says more"
+    device.close()
 
 
 # Sentences.
@@ -273,9 +322,9 @@ def test_the_address_an_sm_stopped_at_is_translated():
 @pytest.mark.parametrize(
     ("nearest", "hint"),
     [
-        ("w (64 bytes), 8 bytes past its end", "an index may reach past w; restart"),
-        ("w (64 bytes), freed at submission 3, offset 8", "w was freed while still in use; rest"),
-        ("no buffer near: w is the nearest, and far away", "restart the process"),
+        ("w (64 bytes), 8 bytes past its end", "an index may reach past w; close the"),
+        ("w (64 bytes), freed at submission 3, offset 8", "w was freed while still in use; clos"),
+        ("no buffer near: w is the nearest, and far away", "close the device and open it again"),
     ],
 )
 def test_the_hint_follows_from_what_is_near(nearest, hint):
