@@ -9,6 +9,7 @@ from typing import TextIO
 
 import numpy
 
+from hcq.errors import HcqError
 from tensor import Device, Tensor, nn
 
 BATCH = 128
@@ -69,10 +70,11 @@ def train(model: Callable[[Tensor], Tensor], steps: int, log: TextIO | None) -> 
             if log:
                 print(json.dumps({"step": step, "loss": loss.item()}), file=log)
             if time.monotonic() - said > 1:
+                seen = f"loss {loss.item():.4f} accuracy {right.item():.3f}"
+                Device[Device.DEFAULT].synchronize()  # what is queued is no step done yet
                 said = time.monotonic()
                 rate = (step + 1) / (said - start)
-                print(f"step {step:4d} loss {loss.item():.4f} accuracy {right.item():.3f} "
-                      f"{rate:.1f} steps/s", flush=True)  # fmt: skip
+                print(f"step {step:4d} {seen} {rate:.1f} steps/s", flush=True)
     return (model(test_images).argmax(1) == test_labels).mean().item()
 
 
@@ -103,4 +105,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except HcqError as error:
+        raise SystemExit(f"{type(error).__name__}: {error}") from None

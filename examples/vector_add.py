@@ -1,26 +1,40 @@
-"""c = a + b on raw queues: DEVICE=AMD python examples/vector_add.py (AMD:1, NV, NV:1 too)"""
+"""c = a + b on raw queues: python examples/vector_add.py
+
+DEVICE=NV, DEVICE=AMD or DEVICE=AMD:1 chooses a GPU; without it the first that is there is taken.
+"""
 
 import os
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy
+
+from hcq.errors import HcqError
 
 VENDORS = ("AMD", "NV")
 COUNT, BLOCK = 1 << 16, 256
 
 
-def chosen(text: str) -> tuple[str, int]:
-    """The vendor's package and the index that DEVICE names."""
+def opened(text: str) -> Any:
+    """The GPU that DEVICE names; where it names none, the first that opens."""
+    if not text:
+        reasons = []
+        for name in VENDORS:
+            try:
+                return opened(name)
+            except HcqError as error:
+                reasons.append(str(error))
+        raise SystemExit("\n".join(reasons))
     name, _, index = text.partition(":")
     if name.upper() not in VENDORS or not (index or "0").isdecimal():
-        raise SystemExit(f"DEVICE={text}: raw queues are there for {', '.join(VENDORS)}, or AMD:1")
-    return name.lower(), int(index or 0)
+        raise SystemExit(f"DEVICE={text}: raw queues are there for AMD and NV, also as NV:1")
+    vendor = import_module(f"hcq.{name.lower()}")  # from hcq import nv
+    return vendor.open(int(index or 0))
 
 
 def main() -> None:
-    vendor, index = chosen(os.environ.get("DEVICE") or "AMD")
-    device = import_module(f"hcq.{vendor}").open(index)  # from hcq import amd; amd.open(0)
+    device = opened(os.environ.get("DEVICE", ""))
 
     # Memory that both sides see: the address is the GPU's, the view is ours.
     a, b, c = (device.allocate(4 * COUNT, host=True) for _ in range(3))
@@ -46,4 +60,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except HcqError as error:
+        raise SystemExit(f"{type(error).__name__}: {error}") from None

@@ -154,6 +154,60 @@ def test_a_named_gpu_that_is_not_there_ends_the_run_at_once(device, text, module
     assert (done.returncode, done.stdout) == (1, "")
     for part in (text, module, "lspci", "python -m sim"):
         assert part in done.stderr
+    assert done.stderr.startswith(f"DeviceOpenError: {text}\n")
+
+
+WITHOUT_EXTRA = """
+import runpy, sys
+from jit.codegen import nvjitlink
+nvjitlink.FOLDERS = ()
+sys.argv = ["train.py", "--steps", "1"]
+runpy.run_path("examples/train.py", run_name="__main__")
+"""
+
+
+@pytest.mark.row("REG-09")
+@pytest.mark.refusal
+def test_an_nvidia_gpu_without_its_compiler_ends_the_run_with_what_to_install(tmp_path):
+    script = tmp_path / "without.py"
+    script.write_text(WITHOUT_EXTRA)
+    done = subprocess.run(
+        [sys.executable, "-m", "sim", "--gpu", "sm_90", str(script)],
+        cwd=ROOT,
+        env={**os.environ, "DEVICE": "", "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "device NV:0 sm_90\n")
+    first, _, hint = done.stderr.splitlines()
+    assert first.startswith("CompileError: nvJitLink 13 is not installed")
+    assert hint.startswith("hint: pip install 'nvidia-nvjitlink")
+
+
+DRAINING = """
+import runpy, sys, time
+from runtime.opened import OpenedDevice
+now = 0
+def clock():
+    global now
+    now += 2
+    return now
+def drain(device, timeout=None):
+    global now
+    now += 1000
+time.monotonic, OpenedDevice.synchronize = clock, drain
+sys.argv = ["train.py", "--steps", "1"]
+runpy.run_path("examples/train.py", run_name="__main__")
+"""
+
+
+def test_the_rate_counts_the_time_in_which_the_queue_drains(tmp_path):
+    script = tmp_path / "draining.py"
+    script.write_text(DRAINING)
+    lines = run(str(script), DEVICE="CPU", PYTHONPATH=str(ROOT))
+    assert lines[1].endswith(" 0.0 steps/s")  # one in more than 1000 s
 
 
 @pytest.mark.refusal

@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "vector_add.py"
+HAS_GPU = Path("/dev/kfd").exists() or Path("/dev/nvidiactl").exists()
 
 
 def run(*command, **environment):
@@ -36,9 +37,33 @@ def test_runs_on_a_simulated_gpu_and_counts_its_work():
 @pytest.mark.skipif(Path("/dev/kfd").exists(), reason="this machine has an AMD GPU")
 def test_without_a_gpu_the_error_names_the_node_and_the_simulator():
     done = run(str(EXAMPLE), DEVICE="AMD")
-    assert done.returncode != 0
-    assert "/dev/kfd" in done.stderr
-    assert "python -m sim" in done.stderr
+    assert done.returncode == 1
+    assert done.stderr.startswith("DeviceOpenError: no AMD GPU here: /dev/kfd does not exist\n")
+    assert "python -m sim --gpu gfx1100" in done.stderr
+
+
+@pytest.mark.row("HCQ-37")
+@pytest.mark.parametrize(("gpu", "name"), [("gfx1100", "AMD"), ("sm_90", "NV")])
+def test_without_device_the_gpu_that_is_there_is_used(gpu, name):
+    done = run("-m", "sim", "--gpu", gpu, str(EXAMPLE), DEVICE="")
+    assert (done.stdout, done.returncode) == (f"{name}:0 {gpu}: 65536 sums, 0 wrong\n", 0)
+
+
+@pytest.mark.refusal
+@pytest.mark.skipif(HAS_GPU, reason="this machine has a GPU")
+def test_without_device_and_gpu_every_vendor_says_why():
+    done = run(str(EXAMPLE), DEVICE="")
+    assert (done.returncode, done.stdout) == (1, "")
+    for text in ("no AMD GPU here: /dev/kfd", "no NVIDIA GPU here: /dev/nvidiactl", "hint: "):
+        assert text in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.refusal
+def test_on_a_simulated_machine_the_simulator_is_named_with_the_gpu_that_lacks():
+    done = run("-m", "sim", "--gpu", "sm_90", str(EXAMPLE), DEVICE="AMD")
+    assert done.returncode == 1
+    assert done.stderr.endswith("simulate one: python -m sim --gpu gfx1100 SCRIPT\n")
 
 
 def test_device_names_an_index():
@@ -50,7 +75,7 @@ def test_device_names_an_index():
 @pytest.mark.parametrize("name", ["CPU", "AMD:x", "os"])
 def test_another_device_is_refused_in_one_line_that_tells_the_known(name):
     done = run(str(EXAMPLE), DEVICE=name)
-    text = f"DEVICE={name}: raw queues are there for AMD, NV, or AMD:1\n"
+    text = f"DEVICE={name}: raw queues are there for AMD and NV, also as NV:1\n"
     assert (done.returncode, done.stdout, done.stderr) == (1, "", text)
 
 
