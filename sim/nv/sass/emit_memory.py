@@ -108,7 +108,8 @@ class MemoryEmitter:
         kind = KINDS[space]
         if space == "local":
             return self._local(operand, base)
-        if operand.base.index == ZERO_REGISTER or operand.scale != 1:
+        is_short = space == "generic" and not operand.wide
+        if operand.base.index == ZERO_REGISTER or operand.scale != 1 or is_short:
             value = own(x.word(operand.base) * operand.scale)
             if space == "generic":
                 self.write_staging(1, own(x.number(U32, 0)))
@@ -199,8 +200,9 @@ class MemoryEmitter:
         if operation.space == "shared":
             self._strict(x, lanes, bits)
         self._call_atomic(x, atomic, lanes, (first, second))
-        for at in range(len(x.flag_results)):
-            x.write_flag(at, x.number(BOOL, 1))
+        if not atomic.cast:
+            for at in range(len(x.flag_results)):
+                x.write_flag(at, x.number(BOOL, 1))
 
     def _call_atomic(
         self, x: Access, atomic: AtomicOp, lanes: str, data: tuple[str, str]
@@ -341,7 +343,7 @@ class MemoryEmitter:
         for part in range(operation.count):
             self.write_staging(4 + part, own(x.number(U32, 0)))
         register = self.write_staging(0, own(low & ~(size - 1)))
-        self.write_staging(1, own(x.word(memory.base, 1)))
+        self.write_staging(1, own(x.word(memory.base, 1) if memory.wide else x.number(U32, 0)))
         place = (f"global_load_{operation.bits}", register, base)
         self._move(x, place, self.registers.allowed_bits(lanes[0]), self.staging(4))
         for part in range(operation.count):
@@ -354,8 +356,8 @@ class MemoryEmitter:
     def _query(self, x: Access, _: MemoryOp) -> None:
         """Whether a generic address lies in a space."""
         memory = x.data[0]
-        if memory.base is None or memory.value:
-            raise x.refuse("with an offset")
+        if memory.base is None or memory.value or not memory.wide:
+            raise x.refuse("with such an address")
         high = x.word(memory.base, 1)
         shared = high == self.registers.thread_field(state.SHARED_APERTURE).to(U32)
         local = high == self.registers.thread_field(state.PRIVATE_APERTURE).to(U32)

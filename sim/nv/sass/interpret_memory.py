@@ -274,11 +274,15 @@ def _copy(x: Access, operation: MemoryOp, warp: Warp) -> None:
 
 def _query(x: Access, warp: Warp) -> None:
     memory, shape = x.data[0], warp.block.shape
-    assert memory.base is not None
+    if memory.base is None or memory.value or not memory.wide:
+        raise x.refuse("with such an address")
     high = x.word(memory.base, 1)
     shared = high == shape.shared_window >> 32
     local = high == shape.local_window >> 32
     spaces = {"S": shared, "L": local, "G": ~(shared | local)}
-    found = spaces[x.instruction.modifiers[-1]]
+    name = x.instruction.modifiers[-1]
+    if name not in spaces:
+        raise x.refuse("of that space")
+    found = spaces[name]
     x.write_flag(0, found)
     x.write(where(found, x.number(U32, 1), 0))

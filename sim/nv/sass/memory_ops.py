@@ -11,6 +11,7 @@ from functools import cache
 from hcq.errors import SimFault
 from sim.isa.value import F32, F64, I32, I64, U16, U32, U64, Type, Value, where
 from sim.nv.sass.access import flush
+from sim.nv.sass.formats import NAMES
 from sim.nv.sass.half import float_of
 from sim.nv.sass.instruction import Instruction
 from sim.nv.sass.rounding import brain, odd_sum
@@ -61,6 +62,8 @@ def describe(instruction: Instruction) -> MemoryOp:
         raise SimFault(f"instruction {instruction.spelling} is not simulated")
     return MemoryOp(space, action, bits, bool(words & {"S8", "S16"}))
 
+
+_HINTS = ("E", *(name for name in NAMES["evict"] if name))  # they change nothing
 
 Update = Callable[[Value, Value, Value | None], Value]
 
@@ -122,7 +125,7 @@ DIRECT = {"ADD": "add", "AND": "and", "OR": "or", "XOR": "xor", "EXCH": "xchg"}
 
 def atomic_of(instruction: Instruction) -> AtomicOp:
     """What an atomic does; SimFault names one without a meaning."""
-    words = [m for m in instruction.modifiers if m != "E"]
+    words = [m for m in instruction.modifiers if m not in _HINTS]
     spelling = "_".join(m.replace(".", "_") for m in instruction.modifiers)
     return _atomic(instruction.name, tuple(words), spelling)
 
@@ -147,7 +150,7 @@ def _atomic(mnemonic: str, words: tuple[str, ...], spelling: str) -> AtomicOp:
     if operation in ("MIN", "MAX"):
         sign = "" if kind.kind == "i" else "u"
         return AtomicOp(name, sign + operation.lower(), kind.bits, kind)
-    if operation in ("INC", "DEC"):
+    if operation in ("INC", "DEC") and kind == U32:
         update = _increment if operation == "INC" else _decrement
         return AtomicOp(name, operation.lower(), kind.bits, kind, update)
     raise SimFault(f"instruction {mnemonic}.{'.'.join(words)} is not simulated")

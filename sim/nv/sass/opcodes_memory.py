@@ -10,8 +10,10 @@ TABLE = """
 LDG | 381 | 91=0 64+4=0 | P81? R16:w | [R24e+I40] | E@72 evict@84 ltc@68 size@73 order@77
 LDG | 981 | 91=1 64+4=0 | P81? R16:w | [R24e+U32@76!90+I40] | E@72 evict@84 ltc@68 size@73 order@77
 LD | 980 | 64+4=0 | R16:w | [R24e+U32@76!90+I40] | E@72 evict@84 ltc@68 size@73 order@77
-STG | 386 | 91=0 | | [R24e+I40] R32:w | E@72 evict@84 size@73 strong@77
-STG | 986 | 91=1 | | [R24e+U64@76!90+I40] R32:w | E@72 evict@84 size@73 strong@77
+STG | 386 | <100 91=0 | | [R24e+I40] R32:w | E@72 evict@84 size@73 strong@77
+STG | 386 | >=100 91=0 | | [R24e+I40] R32:w | E@72 evict@84 size@73 ordered@77
+STG | 986 | <100 91=1 | | [R24e+U64@76!90+I40] R32:w | E@72 evict@84 size@73 strong@77
+STG | 986 | >=100 91=1 | | [R24e+U64@76!90+I40] R32:w | E@72 evict@84 size@73 ordered@77
 ST | 385 | 91=0 | | [R24e+I32+32] R64:w | E@72 evict@84 size@73 strong@77
 ST | 985 | 91=1 | | [R24e+U64@76!90+I40] R32:w | E@72 evict@84 size@73 strong@77
 LDL | 983 | | R16:w | [R24+U32+I40] | evict@84 size@73
@@ -31,7 +33,7 @@ ATOMG | 3a8 | 91=0 >=90 <100 76=0 | P81 R16:w | [R24e+I40] R32:w | \
     E@72 atom@87 evict@84 atomtype@73 strong@77
 ATOMG | 9a8 | 91=1 >=90 <100 76=0 | P81 R16:w | [R24e+U64@71!70+I40] R32:w | \
     E@72 atom@87 evict@84 atomtype@73 strong@77
-ATOMG | 3a8 | 91=0 >=100 | P81 R16:w | [R24e+I40+23] R32:w | \
+ATOMG | 3a8 | 91=0 >=100 | P81 R16:w | [R24e+I40] R32:w | \
     E@72 atom@87 evict@84 atomtype@73,3 strong@77
 ATOMG | 9a8 | 91=1 >=100 63=1 | P81 R16:w | [R24e+U64@63!76+I40+23] R32:w | \
     E@72 atom@87 evict@84 atomtype@73,3 strong@77
@@ -39,7 +41,7 @@ ATOMG | 3a3 | 91=0 >=90 <100 | P81 R16:w | [R24e+I40] R32:w | \
     E@72 fatom@87 evict@84 fatomtype@73 strong@77
 ATOMG | 9a3 | 91=1 >=90 <100 | P81 R16:w | [R24e+U64@71!70+I40] R32:w | \
     E@72 fatom@87 evict@84 fatomtype@73 strong@77
-ATOMG | 3a3 | 91=0 >=100 | P81 R16:w | [R24e+I40+23] R32:w | \
+ATOMG | 3a3 | 91=0 >=100 | P81 R16:w | [R24e+I40] R32:w | \
     E@72 fatom@87,3 evict@84 fatomtype@73 strong@77
 ATOMG | 9a3 | 91=1 >=100 63=1 | P81 R16:w | [R24e+U64@63!90+I40+23] R32:w | \
     E@72 fatom@87,3 evict@84 fatomtype@73 strong@77
@@ -53,7 +55,7 @@ ATOM | 38a | 91=0 >=90 <100 76=0 | P81 R16:w | [R24e+I40] R32:w | \
     E@72 sharedop@87 evict@84 atomtype@73 strong@77
 ATOM | 98a | 91=1 >=90 <100 76=0 | P81 R16:w | [R24e+U64@71!70+I40] R32:w | \
     E@72 sharedop@87 evict@84 atomtype@73 strong@77
-ATOM | 38a | 91=0 >=100 | P81 R16:w | [R24e+I40+23] R32:w | \
+ATOM | 38a | 91=0 >=100 | P81 R16:w | [R24e+I40] R32:w | \
     E@72 sharedop@87 evict@84 atomtype@73,3 strong@77
 ATOM | 98a | 91=1 >=100 63=1 | P81 R16:w | [R24e+U64@63!76+I40+23] R32:w | \
     E@72 sharedop@87 evict@84 atomtype@73,3 strong@77
@@ -83,7 +85,8 @@ LDGSTS | fae | >=100 | | [R16+I44+20] [R24w+U64@76!83+I32+12] P!87? | \
 QSPC | 3aa | | P81 R16 | [R24e+I40] | E@72 space@73
 CCTL | 98f | 89=1 24+8=ff | | | cached@78 cctlall@87,4
 CCTL | 98f | | | [R24e+I32+32] | E@72 cached@78 cctl@87,4
-MEMBAR | 992 | 72=0 | | | membar@79 scope@76
+MEMBAR | 992 | <90 72=0 | | | membar@79 oldscope@76,3
+MEMBAR | 992 | >=90 72=0 | | | membar@79 scope@76
 ERRBAR | 9ab | | | |
 CGAERRBAR | 5ab | >=90 | | |
 LDGDEPBAR | 9af | | | |

@@ -77,7 +77,7 @@ def same(one, two, line):
     for name, value in vars(one).items():
         if name != "mask":
             wrong = np.argwhere(value != getattr(two, name))
-            first = [hex(getattr(two, name)[tuple(at)]) for at in wrong[:3]]
+            first = [hex(int(getattr(two, name)[tuple(at)])) for at in wrong[:3]]
             assert not len(wrong), (line, name, wrong[:3].tolist(), first)
 
 
