@@ -4,6 +4,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TextIO
 
@@ -96,12 +97,13 @@ def main() -> None:
         log = options.log.open("w") if options.log else None
     except OSError as error:
         parser.error(f"--log: {error}")
-    device = Device[Device.DEFAULT]
-    print(f"device {device.name} {device.arch}", flush=True)
-    Tensor.manual_seed(options.seed)
-    model = Mlp() if options.model == "mlp" else Conv()
-    steps = options.steps if options.steps is not None else STEPS[options.model]
-    print(f"test accuracy {train(model, steps, log):.4f}")
+    with log or nullcontext():
+        device = Device[Device.DEFAULT]
+        print(f"device {device.name} {device.arch}", flush=True)
+        Tensor.manual_seed(options.seed)
+        model = Mlp() if options.model == "mlp" else Conv()
+        steps = options.steps if options.steps is not None else STEPS[options.model]
+        print(f"test accuracy {train(model, steps, log):.4f}")
 
 
 if __name__ == "__main__":

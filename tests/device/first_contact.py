@@ -13,10 +13,11 @@ from typing import Any
 
 import kernels
 from contact import Contact, expect
-from meet import meet
+from meet import meet, parser
 
 from hcq import nv
 from hcq.ioctl_defs import nv_ctrl, nv_escape
+from hcq.nv import arch
 from hcq.nv.defs import classes, host
 from hcq.nv.defs.host import Operation
 
@@ -112,15 +113,23 @@ def make(capture: Path) -> NvContact:
 
 def use_records_of(version: int) -> None:
     """Launch records of another version, for every chip."""
-    from hcq.nv import arch
-
     arch.ARCHES = tuple(replace(row, qmd_version=version) for row in arch.ARCHES)
 
 
+def main() -> int:
+    """Run the steps; the exit code."""
+    options = parser(__doc__)
+    options.add_argument(
+        "--qmd",
+        type=int,
+        choices=sorted({row.qmd_version for row in arch.ARCHES}),
+        help="version of launch records, for every chip; default: the chip's own",
+    )
+    given = options.parse_args()
+    if given.qmd is not None:
+        use_records_of(given.qmd)
+    return meet(make, given)
+
+
 if __name__ == "__main__":
-    words = sys.argv[1:]
-    if "--qmd" in words:
-        at = words.index("--qmd")
-        use_records_of(int(words[at + 1]))
-        del words[at : at + 2]
-    sys.exit(meet(make, words))
+    sys.exit(main())

@@ -9,7 +9,7 @@ from typing import Any
 
 import kernels
 from contact import Contact, expect
-from meet import meet
+from meet import meet, parser
 
 from hcq import amd
 from hcq import host as hosts
@@ -70,4 +70,4 @@ def make(capture: Path) -> AmdContact:
 
 
 if __name__ == "__main__":
-    sys.exit(meet(make))
+    sys.exit(meet(make, parser(__doc__).parse_args()))

@@ -49,13 +49,32 @@ def measured(contact: Contact) -> dict[str, float]:
     return {"launch and wait, us": statistics.median(times) * 1e6, "copy, GB/s": max(rates)}
 
 
-def meet(make: Callable[[Path], Contact], arguments: list[str] | None = None) -> int:
+def parser(about: str | None) -> argparse.ArgumentParser:
+    """The options of both vendors' scripts."""
+    made = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument(
+        "--capture",
+        type=_new_file,
+        metavar="FILE",
+        help="record into this new file; default: first_contact_DATE-TIME.jsonl here",
+    )
+    made.add_argument("--reopen", action="store_true", help="only open, copy, close")
+    return made
+
+
+def _new_file(text: str) -> Path:
+    path = Path(text)
+    if path.exists():
+        raise argparse.ArgumentTypeError(f"{text} is there already and is not overwritten")
+    return path
+
+
+def meet(make: Callable[[Path], Contact], options: argparse.Namespace) -> int:
     """Run the steps and print one line each; the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--capture", type=Path, default=Path("first_contact.jsonl"))
-    parser.add_argument("--reopen", action="store_true", help="only open, copy, close")
-    options = parser.parse_args(arguments)
-    options.capture.unlink(missing_ok=True)
+    if options.capture is None:
+        options.capture = Path(time.strftime("first_contact_%Y%m%d-%H%M%S.jsonl"))
     os.environ["HCQ_CAPTURE"] = str(options.capture)
     os.environ.setdefault("HCQ_TIMEOUT_MS", "10000")
     contact = make(options.capture)

@@ -186,6 +186,8 @@ def train(contact: Contact) -> str:
     try:
         with redirect_stdout(said):
             runpy.run_path(str(EXAMPLES / "train.py"), run_name="__main__")
+    except SystemExit as error:  # with what went wrong as its text
+        raise Unexpected(error.code) from None
     finally:
         sys.argv = before
     seconds = time.monotonic() - start
