@@ -252,6 +252,10 @@ class RawDevice:
         until then, afterwards that is QueueError; a bound queue keeps its blocks. `grid` and
         `block` are checked first (LaunchError), and needed by programs that read them from
         memory that the caller lays down.
+
+        Of `values`, an int is packed as an integer and a float as a float of the parameter's
+        size, a numpy scalar as its own type: code objects do not tell types. For a float
+        parameter give 3.0, not 3.
         """
         if grid is not None and block is not None:
             # Here already: a block of arguments is only given back by a submission.
@@ -267,7 +271,10 @@ class RawDevice:
         *,
         wait: bool = False,
     ) -> float | None:
-        """Run a program once; with `wait`, the seconds it took on the device."""
+        """Run a program once; with `wait`, the seconds it took on the device.
+
+        `values` are packed as `arguments()` says: ints as integers, floats as floats.
+        """
         queue = self.work.queue(COMPUTE)
         arguments = self.arguments(program, values, grid, block)
         try:

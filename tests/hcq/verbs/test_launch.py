@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from gpu_kernels import compiled as compiled_text
 
 from hcq.errors import CodeObjectError, LaunchError
 
@@ -68,6 +70,44 @@ def test_what_is_no_code_object_is_told_as_what_it_is(device, given, text):
 @pytest.mark.parametrize("kind", [bytearray, memoryview])
 def test_a_code_object_may_lie_in_any_bytes(device, compiled, kind):
     assert device.load(kind(compiled("add")), "add").name == "add"
+
+
+# out[0..] = the half, float and double it was given
+NUMBERS = """
+define KERNEL void @numbers(GLOBAL %out, half %h, float %f, double %d) #0 {
+  store half %h, GLOBAL %out
+  %pf = getelementptr i8, GLOBAL %out, i32 4
+  store float %f, GLOBAL %pf
+  %pd = getelementptr i8, GLOBAL %out, i32 8
+  store double %d, GLOBAL %pd
+  ret void
+}
+"""
+
+
+@pytest.mark.row("HCQ-14")
+@pytest.mark.parametrize("values", [(1.5, 2.5, -0.1), (np.float16(1.5), np.float32(2.5), -0.1)])
+def test_a_kernel_gets_halves_floats_and_doubles(device, chip, words, values):
+    program = device.load(compiled_text(chip, "numbers", NUMBERS), "numbers")
+    out = device.allocate(16, zero=True)
+    device.launch(program, (np.uint64(out.address), *values), (1, 1, 1), (1, 1, 1))
+    assert words(device, out, 4) == [0x3E00, 0x40200000, 0x9999999A, 0xBFB99999]
+
+
+@pytest.mark.row("HCQ-14")
+def test_an_int_stays_an_integer_whatever_the_kernel_declares(device, chip, words):
+    program = device.load(compiled_text(chip, "numbers", NUMBERS), "numbers")
+    out = device.allocate(16, zero=True)
+    device.launch(program, (out.address, 1, 2, 3), (1, 1, 1), (1, 1, 1))
+    assert words(device, out, 4) == [1, 2, 3, 0]
+
+
+@pytest.mark.row("HCQ-14")
+@pytest.mark.refusal
+@pytest.mark.parametrize("chip", ["gfx1100"])
+def test_where_addresses_are_known_a_float_is_refused_for_one(device, add):
+    with pytest.raises(LaunchError, match="argument out of 8 bytes cannot be a float"):
+        device.arguments(add[0], (1.0, 0, 0, 0))
 
 
 @pytest.mark.row("HCQ-14")
