@@ -1,10 +1,11 @@
-"""Random and hand-written graphs with what numpy says they are."""
+"""Random and hand-written graphs with what numpy says they are, and nodes to build them of."""
 
 import numpy as np
 
 from jit import graph as g
 from jit.dtype import dtypes, to_dtype
 from jit.graph import Op
+from jit.schedule import schedule
 from runtime.buffer import Buffer
 
 DEVICE = "CPU"
@@ -238,3 +239,34 @@ class Random:
 def _numpy_slice(start, count, step):
     end = start + count * step
     return slice(start, end if end >= 0 else None, step)
+
+
+def compute(interpreter, node):
+    """Schedule a node, run it, and read its value."""
+    interpreter.run(schedule([node]))
+    return interpreter.read(node.realized, node.dtype).reshape(node.shape)
+
+
+def contents(interpreter, node):
+    """The value of a node that was run."""
+    return interpreter.read(node.realized, node.dtype).reshape(node.shape)
+
+
+def ones(interpreter, *shape):
+    """A node over a buffer of ones."""
+    return leaf(interpreter, np.ones(shape, np.float32))
+
+
+def add(a, b):
+    """a + b."""
+    return g.elementwise(Op.ADD, a, b)
+
+
+def mul(a, b):
+    """a * b."""
+    return g.elementwise(Op.MUL, a, b)
+
+
+def spread(a, shape, axis):
+    """A reduced axis put back."""
+    return g.expand(g.reshape(a, (*shape[:axis], 1, *shape[axis + 1 :])), shape)
