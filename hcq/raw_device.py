@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 from hcq.arguments_ring import ArgumentRing
 from hcq.buffers import Buffers, Statistics
 from hcq.copies import Copies, check_buffer
-from hcq.errors import BufferUseError, DeviceNotFound
+from hcq.errors import BufferUseError, DeviceNotFound, HcqError
 from hcq.memory import Buffer
 from hcq.queue import COMPUTE
 from hcq.timeline import TIME_OFFSET, Signal
@@ -24,7 +24,9 @@ from hcq.work import Work
 Sizes = tuple[int, int, int]
 T = TypeVar("T")
 
-LEAVE_SECONDS = 1.0  # how long close() lets waits of other threads end
+# How long close() lets waits of other threads end, and the end of a block that failed lets the
+# GPU finish.
+LEAVE_SECONDS = 1.0
 
 
 def choose(
@@ -107,13 +109,24 @@ class RawDevice:
     def __exit__(
         self, kind: type | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        if error is None:
+            self.close()
+            return
+        # What went wrong in the block is what its caller must see, and soon: often it is why
+        # the GPU waits for something that will not come.
+        try:
+            self._end(LEAVE_SECONDS)
+        except (HcqError, OSError) as trouble:
+            error.add_note(f"while {self.name} was closed: {str(trouble).splitlines()[0]}")
 
     def __repr__(self) -> str:
         return f"<{self.name} {self.target}>"
 
     def close(self) -> None:
         """Wait for what runs (a failed device is not waited for), release all; idempotent."""
+        self._end(None)
+
+    def _end(self, timeout: float | None) -> None:
         if self.work.is_closed:
             return
         self.work.check_process()
@@ -121,7 +134,7 @@ class RawDevice:
             last.callback(self._release)
             if self.failed is None:
                 try:
-                    self.work.drain()
+                    self.work.wait(self.work.timeline.submitted, timeout)
                 except KeyboardInterrupt:
                     last.pop_all()  # still open: close it again
                     raise

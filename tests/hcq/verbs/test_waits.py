@@ -1,5 +1,6 @@
 """Waiting of the host on every chip: limits, hangs, the timeline."""
 
+import re
 import threading
 import time
 
@@ -63,6 +64,66 @@ def test_a_users_signal_is_waited_for(device):
     device.submit(device.queue("copy").signal(signal.address, 9))
     device.wait_signal(signal, 9)
     assert signal.time > 0
+
+
+@pytest.mark.row("HCQ-05")
+@pytest.mark.parametrize("kind", ["compute", "copy"])
+def test_a_cell_set_by_the_host_lets_the_gpu_go_on(device, kind):
+    cell, done = device.signals.take(), device.signals.take()
+    device.submit(device.queue(kind).wait(cell.address, 7).signal(done.address, 1))
+    cell.reset(6)
+    with pytest.raises(WaitTimeout):
+        device.wait_signal(done, 1, timeout=0.02)
+    cell.reset(7)
+    device.wait_signal(done, 1, timeout=5)
+    assert (cell.value, cell.time) == (7, 0)
+
+
+def fail_behind(vendor, then):
+    """Raise in a block of a device that waits for a cell to become 1."""
+    with vendor.open(0) as device:
+        cell = device.signals.take()
+        device.submit(device.queue("compute").wait(cell.address, 1))
+        then(cell)
+        raise KeyError("mine")
+
+
+@pytest.mark.row("HCQ-31")
+@pytest.mark.refusal
+def test_an_error_in_a_block_is_not_hidden_by_a_gpu_that_waits(place, vendor):
+    sim = place()
+    vendor.open(0).close()
+    kept = sim.open_files, sim.nvidia.rm.handles(), len(sim.kfd.buffers._by_handle)
+    started = time.monotonic()
+    with pytest.raises(KeyError, match="mine") as caught:
+        fail_behind(vendor, lambda cell: None)
+    assert time.monotonic() - started < 3
+    (note,) = caught.value.__notes__
+    assert re.fullmatch(r"while (\w+:0) was closed: \1: value 1 did not come within 1 s", note)
+    assert (sim.open_files, sim.nvidia.rm.handles(), len(sim.kfd.buffers._by_handle)) == kept
+    assert not sim.faults
+    with vendor.open(0) as again:
+        again.wait(again.submit(again.queue("compute").barrier()), timeout=5)
+
+
+@pytest.mark.row("HCQ-31")
+def test_work_that_ends_soon_is_waited_for_after_an_error_in_a_block(place, vendor):
+    place()
+    with pytest.raises(KeyError, match="mine") as caught:
+        fail_behind(vendor, lambda cell: threading.Timer(0.05, cell.reset, [1]).start())
+    assert not hasattr(caught.value, "__notes__")
+
+
+@pytest.mark.row("HCQ-31")
+@pytest.mark.refusal
+def test_a_hang_at_the_end_of_a_block_without_error_is_told(place, vendor):
+    place()
+    with (
+        Context(HCQ_TIMEOUT_MS=60),
+        pytest.raises(GpuTimeout, match="waiting for value 1"),
+        vendor.open(0) as device,
+    ):
+        device.submit(device.queue("compute").wait(device.signals.take().address, 1))
 
 
 def test_times_of_signal_cells_are_subtracted(device):
