@@ -1,49 +1,22 @@
-"""The fixture `machine`: a simulated machine in the place of this one.
+"""The fixture `machine` of `sim.testing`, and what all machine code is compared with.
 
-Beside it, the machine code that every test file compiles is compared with what LLVM's and
-NVIDIA's disassemblers print.
+The machine code that every test file compiles is compared with what LLVM's and NVIDIA's
+disassemblers print.
 """
 
 import signal
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from hcq import host
-from sim.launch import DEFAULT_DRIVER
-from sim.machine import Machine
-
 sys.path.insert(0, str(Path(__file__).parent))
 
 from images import Images, watch
 
+pytest_plugins = ["sim.testing"]
 IMAGES = pytest.StashKey[Images]()
-
-
-@pytest.fixture
-def machine() -> Iterator[Callable[..., Machine]]:
-    """machine(gpu="gfx1100", count=1, seed=None, kfd=(1, 17), **limits): a machine, in place.
-
-    `gpu` may be a list; `driver` is the version of NVIDIA's driver, or a series such as 580.
-    Everything is shut down and the real machine back in place afterwards.
-    """
-    made: list[Machine] = []
-    before = host.use(None)
-
-    def make(gpu="gfx1100", count=1, driver=DEFAULT_DRIVER, **options):
-        names = [gpu] if isinstance(gpu, str) else list(gpu)
-        found = Machine([name for name in names for _ in range(count)], driver=driver, **options)
-        made.append(found)
-        host.use(found)
-        return found
-
-    yield make
-    host.use(before)
-    for found in reversed(made):
-        found.shut_down()
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,10 @@
 """What the documents promise is there."""
 
 import importlib
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,11 +35,26 @@ def test_documented_device_calls_exist():
     assert {n for n in names if not hasattr(Device, n)} == set()
 
 
-def test_readme_commands_name_files_that_exist():
-    text = (ROOT / "README.md").read_text()
-    named = set(re.findall(r"(?:examples|tools)/[\w./]+\.(?:py|npz|md)", text))
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])
+def test_documents_name_files_that_exist(document):
+    text = (ROOT / document).read_text()
+    named = set(re.findall(r"\b[a-z]+/[\w./]+\.(?:py|npz|md)", text))
     assert named
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("vendor", ["amd", "nv"])
+def test_the_reading_order_goes_through_both_vendors(vendor):
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    for folder in (f"hcq/{vendor}/", f"sim/{vendor}/", "jit/codegen/"):
+        assert f"`{folder}" in text
+
+
+def test_the_readme_tells_what_is_simulated_without_options():
+    from sim.launch import DEFAULT_GPUS
+
+    text = " ".join((ROOT / "README.md").read_text().split())
+    assert f"without `--gpu` one {DEFAULT_GPUS[0]} (AMD) and one {DEFAULT_GPUS[1]}" in text
 
 
 def test_the_programs_of_the_queue_document_run(machine, monkeypatch):
@@ -48,6 +66,45 @@ def test_the_programs_of_the_queue_document_run(machine, monkeypatch):
         exec(program, names)
     assert len(programs) == 2
     assert names["batch"].words_written == 2 + 1 + 1  # then only the block count
+
+
+def test_the_suite_of_the_testing_document_passes(tmp_path):
+    conftest, suite = re.findall(r"^```python\n(.*?)^```", _testing(), re.M | re.S)
+    (tmp_path / "conftest.py").write_text(conftest)
+    (tmp_path / "test_launch.py").write_text(suite)
+    options = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "5 passed" in done.stdout
+
+
+def test_what_the_testing_document_tells_of_a_machine_is_there(machine):
+    cells = re.findall(r"^\| (`.*?) \|", _testing(), re.M)[1:]
+    names = re.findall(r"`(\w+)", " ".join(cells))
+    assert len(names) == 19
+    made = machine()
+    assert [name for name in names if not hasattr(made, name)] == []
+
+
+def test_pytest_is_needed_by_the_testing_module_only():
+    script = (
+        "import importlib, pkgutil, sys, sim\n"
+        "for module in pkgutil.walk_packages(sim.__path__, 'sim.'):\n"
+        "    if module.name not in ('sim.__main__', 'sim.testing'):\n"
+        "        importlib.import_module(module.name)\n"
+        "print('pytest' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"
 
 
 @pytest.mark.parametrize("kind", ["compute", "copy"])
@@ -94,3 +151,7 @@ def test_settings_of_the_readme_and_options_of_its_tools_exist():
 
 def _queues():
     return (DOCS / "queues.md").read_text()
+
+
+def _testing():
+    return (DOCS / "testing.md").read_text()
