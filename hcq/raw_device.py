@@ -12,10 +12,11 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from hcq import settings
 from hcq.arguments_ring import ArgumentRing
 from hcq.buffers import Buffers, Statistics
 from hcq.copies import Copies, check_buffer
-from hcq.errors import BufferUseError, DeviceNotFound, HcqError
+from hcq.errors import BufferUseError, DeviceBanned, DeviceNotFound, HcqError, Unsupported
 from hcq.memory import Buffer
 from hcq.queue import COMPUTE
 from hcq.timeline import TIME_OFFSET, Signal
@@ -49,6 +50,23 @@ def choose(
     return found[index]
 
 
+def _check_settings() -> None:
+    """Refuse what the settings ask of a device and is not there."""
+    if not settings.get("ALLOW_DEVICE_USAGE"):
+        raise DeviceBanned(
+            "devices may not be opened here: ALLOW_DEVICE_USAGE=0",
+            facts={"setting": "ALLOW_DEVICE_USAGE"},
+            hint="workers open no device; elsewhere unset it",
+        )
+    count = settings.get("HCQ_NUM_SDMA")
+    if count != 1:
+        raise Unsupported(
+            f"HCQ_NUM_SDMA={count}: a device has one copy queue, more are not supported yet",
+            facts={"setting": "HCQ_NUM_SDMA", "value": count},
+            hint="unset HCQ_NUM_SDMA",
+        )
+
+
 class RawDevice:
     """An open GPU. Close it, or leave that to the end of the process.
 
@@ -65,6 +83,7 @@ class RawDevice:
     _closing: ExitStack
 
     def __init__(self) -> None:
+        _check_settings()
         # Pairs of cells for timestamps, and the value after which each may be written again.
         self._parked: deque[tuple[int, tuple[Signal, Signal]]] = deque()
         self._stamps: list[tuple[Signal, Signal]] = []  # all of these pairs

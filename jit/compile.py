@@ -273,13 +273,22 @@ def _in_worker(kernel: Kernel, target: str) -> Code:
     return code
 
 
+# What settings ask of a compiler and none can do yet.
+_LACKING = {
+    "CHECK_OOB": "checks the accesses",
+    "FASTMATH": "approximates the float32 functions",
+}
+
+
 def _check_options(kernel: Kernel) -> None:
-    if dict(kernel.options).get("CHECK_OOB"):
-        raise Unsupported(
-            f"CHECK_OOB: no compiler here checks the accesses of a kernel, such as {kernel.name}",
-            facts={"kernel": kernel.name},
-            hint="unset CHECK_OOB",
-        )
+    options = dict(kernel.options)
+    for option, lack in _LACKING.items():
+        if options.get(option):
+            raise Unsupported(
+                f"{option}: no compiler here {lack} of a kernel, such as {kernel.name}",
+                facts={"kernel": kernel.name},
+                hint=f"unset {option}",
+            )
 
 
 def compile_here(kernel: Kernel, target: str) -> Code:

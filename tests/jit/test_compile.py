@@ -101,6 +101,16 @@ def test_checked_accesses_are_refused_rather_than_left_unchecked():
         compile_many([checked], AMD)
 
 
+@pytest.mark.refusal
+def test_approximate_functions_are_refused_rather_than_computed_exactly():
+    fast = matmul(8, 8, 8, FASTMATH=1)
+    with pytest.raises(Unsupported, match="FASTMATH: no compiler here approximates") as caught:
+        fast.compile(CPU)
+    assert caught.value.hint == "unset FASTMATH"
+    with pytest.raises(Unsupported, match="FASTMATH"):
+        compile_many([fast], AMD)
+
+
 def test_workers_share_the_kernels():
     kernels = [kernel(n) for n in range(10, 26)]
     with Context(PARALLEL=2):

@@ -5,7 +5,15 @@ import errno
 import pytest
 
 from hcq import host
-from hcq.errors import DeviceLost, DeviceNotFound, DeviceOpenError, HcqError, IoctlError
+from hcq.errors import (
+    DeviceBanned,
+    DeviceLost,
+    DeviceNotFound,
+    DeviceOpenError,
+    HcqError,
+    IoctlError,
+    Unsupported,
+)
 from hcq.settings import Context
 
 AMD, NV = "gfx1100", "sm_90"
@@ -166,6 +174,25 @@ def test_an_index_that_is_no_int_is_refused_as_such(place, vendor, name, index):
     place()
     with pytest.raises(DeviceNotFound, match=rf"{name}: an index is an int, not {index!r}"):
         vendor.open(index)
+
+
+@pytest.mark.refusal
+def test_more_copy_queues_than_one_are_refused_by_name(place, vendor, monkeypatch):
+    place()
+    monkeypatch.setenv("HCQ_NUM_SDMA", "2")
+    with pytest.raises(Unsupported, match="HCQ_NUM_SDMA=2: a device has one copy queue") as caught:
+        vendor.open(0)
+    assert caught.value.hint == "unset HCQ_NUM_SDMA"
+    monkeypatch.setenv("HCQ_NUM_SDMA", "1")
+    vendor.open(0).close()
+
+
+@pytest.mark.refusal
+def test_no_device_opens_where_none_may_be_used(place, vendor):
+    sim = place()
+    with Context(ALLOW_DEVICE_USAGE=0), pytest.raises(DeviceBanned, match="ALLOW_DEVICE_USAGE=0"):
+        vendor.open(0)
+    assert sim.open_files == 0
 
 
 @pytest.mark.row("AMD-07")
