@@ -10,61 +10,23 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
-from hcq import settings
 from hcq.arguments_ring import ArgumentRing
 from hcq.buffers import Buffers, Statistics
 from hcq.copies import Copies, check_buffer
-from hcq.errors import BufferUseError, DeviceBanned, DeviceNotFound, HcqError, Unsupported
+from hcq.errors import BufferUseError, HcqError
 from hcq.memory import Buffer
+from hcq.opening import check_settings
 from hcq.queue import COMPUTE
 from hcq.timeline import TIME_OFFSET, Signal
 from hcq.work import Work
 
 Sizes = tuple[int, int, int]
-T = TypeVar("T")
 
 # How long close() lets waits of other threads end, and the end of a block that failed lets the
 # GPU finish.
 LEAVE_SECONDS = 1.0
-
-
-def choose(
-    found: Sequence[T], index: int, family: str, maker: str, known: Sequence[str], where: str
-) -> T:
-    """The index-th GPU, "NV:0" of maker "NVIDIA"; DeviceNotFound names those there are."""
-    if not isinstance(index, int):
-        raise DeviceNotFound(
-            f"{family}: an index is an int, not {index!r}",
-            facts={"index": repr(index), "count": len(found)},
-            hint=f"open(0) opens the first {maker} GPU",
-        )
-    if not 0 <= index < len(found):
-        raise DeviceNotFound(
-            f"no {family}:{index}: {len(found)} {maker} GPU(s) here",
-            device=f"{family}:{index}",
-            facts={"count": len(found), "known": ", ".join(known) or "none"},
-            hint=f"indices start at 0; {where} may hide GPUs",
-        )
-    return found[index]
-
-
-def _check_settings() -> None:
-    """Refuse what the settings ask of a device and is not there."""
-    if not settings.get("ALLOW_DEVICE_USAGE"):
-        raise DeviceBanned(
-            "devices may not be opened here: ALLOW_DEVICE_USAGE=0",
-            facts={"setting": "ALLOW_DEVICE_USAGE"},
-            hint="workers open no device; elsewhere unset it",
-        )
-    count = settings.get("HCQ_NUM_SDMA")
-    if count != 1:
-        raise Unsupported(
-            f"HCQ_NUM_SDMA={count}: a device has one copy queue, more are not supported yet",
-            facts={"setting": "HCQ_NUM_SDMA", "value": count},
-            hint="unset HCQ_NUM_SDMA",
-        )
 
 
 class RawDevice:
@@ -83,7 +45,7 @@ class RawDevice:
     _closing: ExitStack
 
     def __init__(self) -> None:
-        _check_settings()
+        check_settings()
         # Pairs of cells for timestamps, and the value after which each may be written again.
         self._parked: deque[tuple[int, tuple[Signal, Signal]]] = deque()
         self._stamps: list[tuple[Signal, Signal]] = []  # all of these pairs

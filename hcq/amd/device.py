@@ -23,8 +23,9 @@ from hcq.faults import stopped
 from hcq.host import Host
 from hcq.ioctl_defs import kfd
 from hcq.memory import Buffer
+from hcq.opening import choose
 from hcq.queue import COPY
-from hcq.raw_device import RawDevice, choose
+from hcq.raw_device import RawDevice
 
 ARGUMENT_RING_BYTES = 16 << 20
 # Source: Linux amdgpu sdma_v6_0.c pads indirect buffers to a multiple of 8 words.

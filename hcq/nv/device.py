@@ -21,8 +21,9 @@ from hcq.nv.memory import Kind, Memory
 from hcq.nv.program import Program
 from hcq.nv.queue import ComputeQueue
 from hcq.nv.work import AnyQueue, NvWork
+from hcq.opening import choose
 from hcq.queue import COMPUTE
-from hcq.raw_device import RawDevice, choose
+from hcq.raw_device import RawDevice
 
 ARGUMENT_RING_BYTES = 16 << 20
 
