@@ -1,8 +1,9 @@
-"""A bare client of the simulated kfd, written from the kernel's documents for these tests."""
+"""Bare clients of the simulated kfd, written from the kernel's documents, and bare GPUs."""
 
 from types import SimpleNamespace
 
 import pytest
+from bare_amd import Gpu
 
 from hcq.ioctl_defs import kfd
 
@@ -184,3 +185,25 @@ def bare_client(machine):
         return Client(machine(**options), gpu)
 
     return make
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """Where translated kernels of a test file are kept."""
+    return str(tmp_path_factory.mktemp("translated"))
+
+
+@pytest.fixture(params=["native", "interpreter"])
+def gpu(request, cache):
+    """A bare GPU, with each engine."""
+    made = Gpu(interpret=request.param == "interpreter", cache_directory=cache)
+    yield made
+    made.executor.close()
+
+
+@pytest.fixture
+def native(cache):
+    """A bare GPU that runs native code."""
+    made = Gpu(cache_directory=cache)
+    yield made
+    made.executor.close()

@@ -1,19 +1,12 @@
 """Loads and stores in sequence that become one call of the library."""
 
-import mmap
-
 import numpy as np
 import pytest
+from bare_amd import words
 
 from sim.amd.rdna.cfg import CodeReader, discover
 from sim.amd.rdna.translate import Translator
-from sim.amd.wave import Dispatch, Executor, WaveFault
-from sim.memory import GpuMemory
-
-
-def words(*values):
-    return b"".join(value.to_bytes(4, "little") for value in values)
-
+from sim.amd.wave import WaveFault
 
 # Machine code as literal words; the comments are what llvm-mc prints for them.
 
@@ -66,51 +59,11 @@ OWN_ADDRESS = words(  # the first load overwrites the address that the second us
 )  # fmt: skip
 
 
-class Gpu:
-    """Memory of one simulated GPU, an executor, and a page of data at `data`."""
-
-    def __init__(self, **options):
-        self.memory = GpuMemory()
-        self.executor = Executor(self.memory, **options)
-        self.kept = []
-        self.data, self.bytes = self.allocate(4096)
-        self.words = self.bytes.view(np.uint32)
-        self.kernarg, arguments = self.allocate(4096)
-        arguments[:8].view(np.uint64)[:] = self.data
-
-    def allocate(self, size, **options):
-        """Pages with a hole of one page after them."""
-        region = mmap.mmap(-1, size + 4096)
-        self.kept.append(region)
-        data = np.frombuffer(region, dtype=np.uint8)[:size]
-        self.memory.map(int(data.ctypes.data), size, **options)
-        return int(data.ctypes.data), data
-
-    def load(self, code):
-        address, data = self.allocate(4096, executable=True)
-        data[: len(code)] = np.frombuffer(code, dtype=np.uint8)
-        return address
-
-    def dispatch(self, code, *, groups=(1, 1, 1), threads=(32, 1, 1), **fields):
-        entry = code if isinstance(code, int) else self.load(code)
-        rsrc2 = 2 << 1 | 0b111 << 7 | fields.pop("lds", 0) // 512 << 15
-        fields = {"wave_size": 32, "rsrc1": 0xF0001, **fields}
-        return Dispatch(
-            code=entry, rsrc2=rsrc2, rsrc3=0, groups=groups, threads=threads,
-            user_data=(self.kernarg & 0xFFFFFFFF, self.kernarg >> 32, *[0] * 14), **fields,
-        )  # fmt: skip
-
-    def run(self, code, stop=lambda: False, **fields):
-        self.executor.run(self.dispatch(code, **fields), stop)
-        return self.words
-
-
-@pytest.fixture(params=["native", "interpreter"])
-def gpu(request, tmp_path):
-    made = Gpu(interpret=request.param == "interpreter", cache_directory=str(tmp_path))
-    made.words[:] = np.arange(1024)
-    yield made
-    made.executor.close()
+@pytest.fixture
+def gpu(gpu):
+    """Its page of data counts up."""
+    gpu.words[:] = np.arange(1024)
+    return gpu
 
 
 def calls_of(code):

@@ -3,24 +3,15 @@
 The words were assembled with llvm-mc 22 for gfx1100; the text stands beside them.
 """
 
-import mmap
-
-import numpy as np
 import pytest
+from bare_amd import words
 
 from hcq.errors import SimFault
 from sim.amd.rdna.clock import s_getreg_b32, s_sendmsg_rtn_b64
 from sim.amd.rdna.decode import decode
 from sim.amd.rdna.interpret import Wave
 from sim.amd.rdna.operands import execute
-from sim.amd.wave import Dispatch, Executor
 from sim.isa.value import U64
-from sim.memory import GpuMemory
-
-
-def words(*values):
-    return b"".join(value.to_bytes(4, "little") for value in values)
-
 
 PICK = words(  # lane-dependent v[4:6][M0] to v2
     0xF4040200, 0xF8000000,  # s_load_b64 s[8:9], s[0:1], null
@@ -101,72 +92,35 @@ APPEND = words(  # what a counter was before, for each wave
 )  # fmt: skip
 
 
-class Gpu:
-    """Memory, an executor, and a page that kernels write to."""
-
-    def __init__(self, **options):
-        self.memory = GpuMemory()
-        self.executor = Executor(self.memory, **options)
-        self.kept = []
-
-    def allocate(self, data, **options):
-        region = mmap.mmap(-1, 4096)
-        region[: len(data)] = data
-        self.kept.append(region)
-        view = np.frombuffer(region, dtype=np.uint32)
-        self.memory.map(int(view.ctypes.data), 4096, **options)
-        return int(view.ctypes.data), view
-
-    def run(self, code, index=0, **fields):
-        """The words that a kernel left, s2 being index."""
-        entry, _ = self.allocate(code, executable=True)
-        target, view = self.allocate(b"")
-        arguments, _ = self.allocate(target.to_bytes(8, "little"))
-        user = (arguments & 0xFFFFFFFF, arguments >> 32, index, *[0] * 13)
-        rest = {"threads": (32, 1, 1), "wave_size": 32, **fields}
-        self.executor.run(Dispatch(
-            code=entry, rsrc1=0xF0001, rsrc2=3 << 1 | 1 << 15, rsrc3=0, user_data=user,
-            groups=(1, 1, 1), **rest,
-        ))  # fmt: skip
-        return view
-
-
-@pytest.fixture(params=["native", "interpreter"])
-def gpu(request, tmp_path):
-    made = Gpu(interpret=request.param == "interpreter", cache_directory=str(tmp_path))
-    yield made
-    made.executor.close()
-
-
 @pytest.mark.parametrize(("index", "first"), [(0, 10), (1, 11), (2, 12)])
 def test_m0_chooses_the_register_that_is_read(gpu, index, first):
     step = 1 if index == 2 else 0
-    found = gpu.run(PICK, index)[:32].tolist()
+    found = gpu.run_with(index, PICK)[:32].tolist()
     assert found == [first + step * lane for lane in range(32)]
 
 
 @pytest.mark.parametrize("index", [12, 0x8000_0000, 0xFFFF_FFF0])
 def test_beyond_the_sixteen_registers_that_the_wave_has_v0_is_read(gpu, index):
-    assert gpu.run(PICK, index)[:32].tolist() == list(range(32))
+    assert gpu.run_with(index, PICK)[:32].tolist() == list(range(32))
 
 
 def test_m0_chooses_the_register_that_is_written_in_active_lanes(gpu):
-    found = gpu.run(PUT, 2)[:128].reshape(32, 4).tolist()
+    found = gpu.run_with(2, PUT)[:128].reshape(32, 4).tolist()
     assert found == [[0, 0, 9, 0]] * 16 + [[0, 0, 0, 0]] * 16
 
 
 def test_nothing_is_written_beyond_the_registers_that_the_wave_has(gpu):
-    assert not gpu.run(PUT, 12)[:128].any()
+    assert not gpu.run_with(12, PUT)[:128].any()
 
 
 def test_m0_chooses_scalar_registers(gpu):
     # s[20:21] = s[18:19]; s18 = 7; s17 = s18 (source and destination by their own fields)
-    assert gpu.run(SCALARS, 2)[:4].tolist() == [22, 23, 7, 7]
+    assert gpu.run_with(2, SCALARS)[:4].tolist() == [22, 23, 7, 7]
 
 
 def test_destination_and_source_have_fields_of_their_own(gpu):
     # M0 as a whole is beyond every register: s0 is read, and s_movreld writes nothing.
-    assert gpu.run(SCALARS, 1 << 16 | 3)[2:4].tolist() == [21, 23]
+    assert gpu.run_with(1 << 16 | 3, SCALARS)[2:4].tolist() == [21, 23]
 
 
 def test_time_goes_on_from_the_tick_of_the_launch(gpu):
@@ -176,12 +130,12 @@ def test_time_goes_on_from_the_tick_of_the_launch(gpu):
 
 def test_lanes_of_all_waves_are_counted(gpu):
     # The first wave adds its 32 lanes, then the second its own; then each again.
-    found = gpu.run(APPEND, threads=(64, 1, 1))[:64].tolist()
+    found = gpu.run(APPEND, threads=(64, 1, 1), lds=512)[:64].tolist()
     assert found == [64] * 64
 
 
 def test_registers_that_m0_chooses_agree_in_waves_of_64(gpu):
-    found = gpu.run(PICK, 2, threads=(64, 1, 1), wave_size=64)[:64].tolist()
+    found = gpu.run_with(2, PICK, threads=(64, 1, 1), wave_size=64)[:64].tolist()
     assert found == [12 + lane for lane in range(64)]
 
 

@@ -3,22 +3,14 @@
 The words were assembled with llvm-mc 22 for gfx1100; the text stands beside them.
 """
 
-import mmap
-
-import numpy as np
 import pytest
+from bare_amd import Gpu, words
 
 from hcq.errors import SimFault
 from sim.amd.rdna import mode
 from sim.amd.rdna.decode import decode
 from sim.amd.rdna.interpret import Wave
-from sim.amd.wave import Dispatch, Executor, WaveFault
-from sim.memory import GpuMemory
-
-
-def words(*values):
-    return b"".join(value.to_bytes(4, "little") for value in values)
-
+from sim.amd.wave import WaveFault
 
 ARITHMETIC = words(  # a sum, a product, the product with denormals kept, MODE
     0xF4040200, 0xF8000000,  # s_load_b64 s[8:9], s[0:1], null
@@ -71,43 +63,6 @@ SET_MODE = words(  # the denormal field of MODE, to s2
 )  # fmt: skip
 
 
-class Gpu:
-    """Memory, an executor, and a page that kernels write to."""
-
-    def __init__(self, **options):
-        self.memory = GpuMemory()
-        self.executor = Executor(self.memory, **options)
-        self.kept = []
-
-    def allocate(self, data, **options):
-        region = mmap.mmap(-1, 4096)
-        region[: len(data)] = data
-        self.kept.append(region)
-        view = np.frombuffer(region, dtype=np.uint32)
-        self.memory.map(int(view.ctypes.data), 4096, **options)
-        return int(view.ctypes.data), view
-
-    def run(self, code, bits, float_mode):
-        """The words that a kernel left, s2 being `bits`."""
-        entry, _ = self.allocate(code, executable=True)
-        target, view = self.allocate(b"")
-        arguments, _ = self.allocate(target.to_bytes(8, "little"))
-        user = (arguments & 0xFFFFFFFF, arguments >> 32, bits, *[0] * 13)
-        rest = {"threads": (32, 1, 1), "wave_size": 32}
-        self.executor.run(Dispatch(
-            code=entry, rsrc1=float_mode << 12 | 1, rsrc2=3 << 1, rsrc3=0, user_data=user,
-            groups=(1, 1, 1), **rest,
-        ))  # fmt: skip
-        return view
-
-
-@pytest.fixture(params=["native", "interpreter"])
-def gpu(request, tmp_path):
-    made = Gpu(interpret=request.param == "interpreter", cache_directory=str(tmp_path))
-    yield made
-    made.executor.close()
-
-
 FLUSH, KEEP_SOURCES, KEEP_RESULTS, KEEP = 0xC0, 0xD0, 0xE0, 0xF0
 
 
@@ -121,31 +76,31 @@ FLUSH, KEEP_SOURCES, KEEP_RESULTS, KEEP = 0xC0, 0xD0, 0xE0, 0xF0
     ],
 )
 def test_a_launch_says_which_denormals_are_kept(gpu, float_mode, total, product):
-    found = gpu.run(ARITHMETIC, 1, float_mode)[:2].tolist()
+    found = gpu.run_with(1, ARITHMETIC, float_mode=float_mode)[:2].tolist()
     assert found == [total, product]
 
 
 @pytest.mark.parametrize("float_mode", [FLUSH, KEEP])
 def test_a_kernel_can_change_the_mode(gpu, float_mode):
     # The compiler does so around the steps of a division.
-    found = gpu.run(ARITHMETIC, 1, float_mode)[2:4].tolist()
+    found = gpu.run_with(1, ARITHMETIC, float_mode=float_mode)[2:4].tolist()
     assert found == [0x80400000, 0x3C0]
 
 
 def test_moves_and_classes_see_denormals_in_every_mode(gpu):
-    assert gpu.run(LOOKS, 1, FLUSH)[:4].tolist() == [1, 1, 1, 0]
-    assert gpu.run(LOOKS, 1, KEEP)[:4].tolist() == [1, 1, 0, 1]
+    assert gpu.run_with(1, LOOKS, float_mode=FLUSH)[:4].tolist() == [1, 1, 1, 0]
+    assert gpu.run_with(1, LOOKS, float_mode=KEEP)[:4].tolist() == [1, 1, 0, 1]
 
 
 def test_the_same_kernel_is_translated_for_each_mode(gpu):
     for float_mode in (FLUSH, KEEP, FLUSH):
         product = 0x80400000 if float_mode == KEEP else 0x80000000
-        assert gpu.run(ARITHMETIC, 0, float_mode)[1] == product
+        assert gpu.run_with(0, ARITHMETIC, float_mode=float_mode)[1] == product
 
 
 @pytest.mark.parametrize("number", [0xF, 0xFFFF_FFFF])
 def test_a_register_may_set_mode_to_what_it_is(gpu, number):
-    assert gpu.run(SET_MODE, number, KEEP)[:32].tolist() == [number] * 32
+    assert gpu.run_with(number, SET_MODE, float_mode=KEEP)[:32].tolist() == [number] * 32
 
 
 # --- refusals
@@ -155,21 +110,21 @@ def test_a_register_may_set_mode_to_what_it_is(gpu, number):
 @pytest.mark.parametrize("number", [0, 0xC])
 def test_a_register_that_changes_mode_is_refused(gpu, number):
     with pytest.raises(WaveFault, match="s_setreg_b32 that changes MODE is not simulated"):
-        gpu.run(SET_MODE, number, KEEP)
+        gpu.run_with(number, SET_MODE, float_mode=KEEP)
 
 
 @pytest.mark.refusal
 @pytest.mark.parametrize("float_mode", [0x30, 0xF1, 0xFC])
 def test_a_launch_with_another_mode_is_refused(gpu, float_mode):
     with pytest.raises(WaveFault, match=f"FLOAT_MODE {float_mode:#x} is not simulated"):
-        gpu.run(ARITHMETIC, 1, float_mode)
+        gpu.run_with(1, ARITHMETIC, float_mode=float_mode)
 
 
 @pytest.mark.refusal
 def test_two_modes_that_meet_are_refused_by_the_translator(tmp_path):
     gpu = Gpu(cache_directory=str(tmp_path))
     with pytest.raises(WaveFault, match="two denormal modes meet here"):
-        gpu.run(TWO_WAYS, 1, KEEP)
+        gpu.run_with(1, TWO_WAYS, float_mode=KEEP)
 
 
 @pytest.mark.refusal

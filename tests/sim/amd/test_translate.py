@@ -1,6 +1,7 @@
 """Control flow of kernels, and what the translated text does and leaves out."""
 
 import pytest
+from bare_amd import words
 
 from hcq.errors import SimFault
 from sim.amd.rdna.cfg import CodeReader, discover, mark_full
@@ -9,10 +10,6 @@ from sim.isa.jit import compile_text
 from sim.memory import PageFault
 
 EXEC, VCC = 126, 106
-
-
-def words(*values):
-    return b"".join(value.to_bytes(4, "little") for value in values)
 
 
 END = 0xBFB00000  # s_endpgm
