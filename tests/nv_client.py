@@ -3,6 +3,9 @@
 import struct
 from types import SimpleNamespace
 
+import pytest
+
+from hcq.errors import IoctlError
 from hcq.ioctl_defs import nv_ctrl, nv_escape, nv_rm, nv_uvm
 
 PAGE_FAULTING, EXTERNAL = 0x40, 0x8
@@ -238,3 +241,22 @@ class Channel:
     def failed(self):
         self.client.until(lambda: self.error is not None)
         return self.error
+
+
+def status(action, *args, **fields):
+    """The status that a call is refused with."""
+    with pytest.raises(Status) as caught:
+        action(*args, **fields)
+    return caught.value.status
+
+
+def errno(action, *args):
+    """The errno that a call is refused with."""
+    with pytest.raises(IoctlError) as caught:
+        action(*args)
+    return caught.value.number
+
+
+def why(client):
+    """What the simulator noted of its last refusal."""
+    return client.host.refusals[-1][2]

@@ -1,7 +1,7 @@
 """Making channels: what the simulated resource manager checks before one exists."""
 
 import pytest
-from nv_client import Status
+from nv_client import status, why
 
 from hcq.ioctl_defs import nv_ctrl, nv_rm, nv_uvm
 
@@ -36,16 +36,6 @@ class Parts:
 @pytest.fixture
 def parts(client):
     return lambda **options: Parts(client(**options))
-
-
-def status(action, *args, **fields):
-    with pytest.raises(Status) as caught:
-        action(*args, **fields)
-    return caught.value.status
-
-
-def why(parts):
-    return parts.client.host.refusals[-1][2]
 
 
 @pytest.mark.row("SIM-05")
@@ -88,7 +78,7 @@ def test_a_channel_laid_out_for_another_series_is_misread(parts):
 def test_what_a_channel_may_not_ask_for(parts, changes, expected, text):
     made = parts()
     assert status(made.make, **changes) == expected
-    assert text in why(made)
+    assert text in why(made.client)
 
 
 @pytest.mark.refusal
@@ -151,7 +141,7 @@ def test_hoppers_rule_of_placement(parts, gpu, is_refused):
     fields = {"hUserdMemory": [userd], "userdOffset": [0]}
     if is_refused:
         assert status(made.make, **fields) == 0x56
-        assert "USERD in system memory with GPFIFO in video memory" in why(made)
+        assert "USERD in system memory with GPFIFO in video memory" in why(made.client)
     else:
         assert made.make(**fields)
 

@@ -3,20 +3,10 @@
 from errno import EINVAL
 
 import pytest
-from nv_client import Status
+from nv_client import status, why
 
 from hcq.errors import IoctlError
 from hcq.ioctl_defs import Ioctl, nv_escape, nv_uvm
-
-
-def status(action, *args, **fields):
-    with pytest.raises(Status) as caught:
-        action(*args, **fields)
-    return caught.value.status
-
-
-def why(client):
-    return client.host.refusals[-1][2]
 
 
 @pytest.mark.refusal
