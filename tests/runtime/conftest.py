@@ -1,5 +1,6 @@
 """A device made for the tests, hand-written kernels for it and for the CPU."""
 
+import subprocess
 import sys
 from types import ModuleType
 
@@ -242,3 +243,21 @@ def hand_kernel():
 def object_file():
     """LLVM assembly to a relocatable object for this machine."""
     return assemble
+
+
+@pytest.fixture
+def python():
+    """python(code, **environment): in a new interpreter; (exit status, stdout, stderr)."""
+
+    def run(code, **environment):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path), **environment},
+            check=False,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    return run
