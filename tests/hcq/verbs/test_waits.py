@@ -140,6 +140,7 @@ def test_what_lies_at_a_signal_cell_is_that_cell(device):
     cell = device.signals.take()
     text = f"signal cell {cell.address:#x} (16 bytes), offset 8"
     assert device.buffers_at(cell.address + 8) == text
+    assert device.work.describe(cell.address + 8) == text  # as faults tell it
     device.signals.give(cell)
     text = f"signal cell {cell.address:#x} (16 bytes), in no use, offset 0"
     assert device.buffers_at(cell.address) == text
