@@ -112,14 +112,16 @@ declare i32 @llvm.fshr.i32(i32, i32, i32)
 """
 
 
-# i64 reduction(thread, warp): over the warps of the block that have not ended, the lanes where the
-# predicate of the last BAR.RED held, and (high half) the lanes that took part.
+# i64 reduction(thread, warp): over the warps of the block that were at the warp's last BAR.RED, the
+# lanes where its predicate held, and (high half) the lanes that took part. Another warp may be
+# one BAR.RED ahead, or have ended since.
 REDUCTION = f"""
 define internal i64 @reduction(ptr %t, ptr %w) #0 {{
 entry:
   %formp = getelementptr i8, ptr %w, i64 {4 * frame.REDUCTION_FORM}
   %form = load i32, ptr %formp
-  %turn = and i32 %form, 1
+  %number = lshr i32 %form, 1
+  %turn = and i32 %number, 1
   %turn64 = zext i32 %turn to i64
   %l = load ptr, ptr %t
   %countp = getelementptr i8, ptr %l, i64 {state.WAVES}
@@ -134,12 +136,10 @@ warp:
   %sum = phi i64 [ 0, %entry ], [ %total, %done ]
   %at = mul i64 %i, %stride
   %other = getelementptr i8, ptr %first, i64 %at
-  %statusp = getelementptr i8, ptr %other, i64 {state.STATUS}
-  %status = load i32, ptr %statusp
-  %itself = icmp eq ptr %other, %w
-  %ended = icmp eq i32 %status, {state.ENDED}
-  %others = xor i1 %itself, true
-  %skip = and i1 %ended, %others
+  %otherp = getelementptr i8, ptr %other, i64 {4 * frame.REDUCTION_FORM}
+  %otherform = load i32, ptr %otherp
+  %othernumber = lshr i32 %otherform, 1
+  %skip = icmp ult i32 %othernumber, %number
   br i1 %skip, label %done, label %add
 add:
   %words = getelementptr i32, ptr %other, i64 %turn64

@@ -42,14 +42,14 @@ def _divergence(t: Translator, i: Instruction) -> bool:
     target = i.target
     if "CONV" in i.modifiers or target is None:
         raise SimFault(f"{i.spelling} is not simulated")
+    registers = t.registers
+    operand = next(o for o in i.sources if o.kind == "ureg")
+    access = Access(i, registers)
+    wanted: Value = access.word(operand)  # read here too: the other function may come by
     if t.full:
         # More lanes than the mask names cannot be missing.
         t.advance(after, i.address)
         return True
-    registers = t.registers
-    operand = next(o for o in i.sources if o.kind == "ureg")
-    access = Access(i, registers)
-    wanted: Value = access.word(operand)
     if operand.inv:
         wanted = ~wanted
     running = LlvmValue(t.emitter, U32, registers.running_bits(), False)
@@ -146,8 +146,9 @@ def _synchronise(t: Translator, i: Instruction) -> bool:
     need = "-1"
     if own(t.condition(i)).text != "true":
         raise SimFault(f"{i.spelling} with a condition is not simulated")
+    named = registers.barrier(barrier.index)  # read here too: the other function may come by
     if not t.full:
-        need = registers.one(registers.barrier(barrier.index)).text
+        need = registers.one(named).text
     t.wait_for(need, i.address + INSTRUCTION_SIZE, i.address)
     return True
 
@@ -156,8 +157,9 @@ def _warp_sync(t: Translator, i: Instruction) -> bool:
     """WARPSYNC: wait for the lanes of a mask."""
     need = "-1"
     operand = next((o for o in i.sources if o.kind in ("reg", "imm", "const", "ureg")), None)
-    if operand is not None and not t.full:
-        need = t.registers.one(Access(i, t.registers).word(operand)).text
+    if operand is not None:
+        named = t.registers.one(Access(i, t.registers).word(operand)).text
+        need = "-1" if t.full else named
     if own(t.condition(i)).text != "true":
         raise SimFault(f"{i.spelling} with a condition is not simulated")
     t.wait_for(need, i.address + INSTRUCTION_SIZE, i.address)
@@ -219,14 +221,15 @@ def _contribute(t: Translator, i: Instruction) -> None:
     running = LlvmValue(emitter, U32, registers.running_bits(), False)
     bits = registers.mask_bits(access.flag(0)) & running
     form = LlvmValue(emitter, U32, t.word(frame.REDUCTION_FORM), False)
-    turn = ~form & 1
+    number = (form >> 1) + 1
+    turn = number & 1
     kind = 1 if "AND" in i.modifiers else 0
     for at, value in ((frame.REDUCTION, bits), (frame.REDUCTION_LANES, running)):
         place = own((turn + at) << 2).text
         pointer = emitter.effect(f"getelementptr i8, ptr %w, i32 {place}")
         emitter.line(f"store i32 {own(value).text}, ptr {pointer}")
     pointer = emitter.effect(f"getelementptr i8, ptr %w, i64 {4 * frame.REDUCTION_FORM}")
-    emitter.line(f"store i32 {own(turn | 2 * kind).text}, ptr {pointer}")
+    emitter.line(f"store i32 {own((number << 1) | kind).text}, ptr {pointer}")
 
 
 def _read_barrier(t: Translator, i: Instruction) -> bool:
@@ -241,7 +244,7 @@ def _read_barrier(t: Translator, i: Instruction) -> bool:
     high = emitter.effect(f"lshr i64 {count}, 32")
     everyone = LlvmValue(emitter, U32, emitter.effect(f"trunc i64 {high} to i32"), False)
     form = LlvmValue(emitter, U32, t.word(frame.REDUCTION_FORM), False)
-    access.write_flag(0, (form >> 1 != 0).select(yes == everyone, yes != 0))
+    access.write_flag(0, (form & 1 != 0).select(yes == everyone, yes != 0))
     access.write(yes)
     return False
 

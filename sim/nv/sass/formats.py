@@ -147,6 +147,7 @@ NAMES: Mapping[str, Names] = {
     "shfl": ("IDX", "UP", "DOWN", "BFLY"),
     "barred": ("POPC", "AND", "OR", None),
     "step": ("", "INC", "DEC", None),
+    "breaks": ("", "RELIABLE", None, None),
     "together": ("", "RELIABLE", "RECONVERGENT", None),
     "divergent": (None, None, "DIV", "CONV"),
     "byte": ("", "B1", "B2", "B3"),

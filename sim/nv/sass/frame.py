@@ -23,7 +23,7 @@ ROTATE = 119  # not zero: the next choice goes to other lanes than the last
 LEADER = 120  # the lane the last choice followed
 REDUCTION = 121  # two words: lanes where the predicate of a BAR.RED held
 REDUCTION_LANES = 123  # two words: lanes that took part
-REDUCTION_FORM = 125  # bit 0: which of the two was last; bit 1: all must hold
+REDUCTION_FORM = 125  # bit 0: all must hold; above it: how many BAR.RED there were
 LIVE = state.EXEC  # lanes that have not exited
 
 # Rows behind the words, and the register files behind them.

@@ -90,7 +90,7 @@ class Warp:
         self.active = self.live.copy()
         self.at_barrier = False
         self.reduction: tuple[int, int, bool] = 0, 0, False
-        self.given: tuple[int, int, bool] = 0, 0, False
+        self.given: tuple[int, int, bool] | None = None
         self.executed = 0
         self.patience = PATIENCE
         self.leader = 0
@@ -274,10 +274,19 @@ def _run_block(
                 if warp.executed % STOP_EVERY == 0 and stop():
                     raise Stopped(f"the kernel at {block.shape.code:#x} was stopped")
                 _step(warp, reader, code)
-        for warp in block.warps:
-            warp.at_barrier = False
-            warp.reduction = warp.given
+        _release(block)
     return sum(warp.executed for warp in block.warps)
+
+
+def _release(block: Block) -> None:
+    """All warps are at a barrier: they go on, and know what a BAR.RED came to."""
+    here = [warp for warp in block.warps if warp.at_barrier]
+    given = [warp.given for warp in here if warp.given is not None]
+    for warp in here:
+        if given:
+            yes, total, form = zip(*given, strict=True)
+            warp.reduction = sum(yes), sum(total), form[0]
+        warp.at_barrier, warp.given = False, None
 
 
 def _step(warp: Warp, reader: CodeReader, code: dict[int, Instruction]) -> None:

@@ -6,7 +6,7 @@ PTX ISA, "bar", "bra", "exit".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -152,9 +152,8 @@ def _read_barrier(warp: Warp, instruction: Instruction) -> None:
     if "RESULT" not in instruction.modifiers:
         raise SimFault(f"{instruction.spelling} is not simulated")
     access = Access(instruction, warp)
-    parts: Sequence[Warp] = [w for w in warp.block.warps if w.live.any()]
-    yes, total = (sum(w.reduction[at] for w in parts) for at in (0, 1))
-    holds = yes == total if warp.reduction[2] else yes != 0
+    yes, total, all_must = warp.reduction
+    holds = yes == total if all_must else yes != 0
     access.write_flag(0, warp.constant(BOOL, holds))
     access.write(warp.constant(U32, yes))
     _next(warp, instruction)

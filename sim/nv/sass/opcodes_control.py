@@ -15,7 +15,7 @@ BSSY | 945 | >=100 | | P!87? K16 N | together@72
 BSYNC | 941 | <100 | | P!87? K16 |
 BSYNC | 941 | >=100 | | P!87? K16 | together@72
 BREAK | 942 | <100 | | P!87? K16 |
-BREAK | 942 | >=100 | | P!87? K16 | together@72
+BREAK | 942 | >=100 | | P!87? K16 | breaks@72,2
 CALL | 944 | 91=0 | | P!87? L | REL NOINC@86
 CALL | 943 | 91=0 81=0 | | P!87? Y | ABS NOINC@86
 CALL | 343 | 91=0 | | P!87? J24.c | ABS NOINC@86
