@@ -10,6 +10,7 @@ from hcq.errors import ConfigError, Unsupported
 from sim.launch import USAGE, main, parse
 
 ROOT = Path(__file__).parents[2]
+FOLDERS = [str(ROOT / "tests" / "sim" / "amd"), str(ROOT / "tests")]
 
 
 def run(*arguments, cwd=ROOT, **more):
@@ -250,7 +251,7 @@ def test_help_tells_chips_defaults_and_what_each_option_means():
 
 WORK = """
 import sys
-sys.path.insert(0, {folder!r})
+sys.path[:0] = {folders!r}
 from hcq import host
 from hcq.ioctl_defs import kfd
 from conftest import Client
@@ -272,12 +273,12 @@ print(out.region.read32(0), out.region.read32(64))
 
 @pytest.fixture
 def work(script):
-    return script(WORK.format(folder=str(Path(__file__).parent / "amd")))
+    return script(WORK.format(folders=FOLDERS))
 
 
 @pytest.mark.row("SIM-07")
 def test_a_seed_gives_the_same_log_in_two_processes(script):
-    text = WORK.format(folder=str(Path(__file__).parent / "amd")) + "print(machine.log_hash)"
+    text = WORK.format(folders=FOLDERS) + "print(machine.log_hash)"
     path = script(text)
     first, second = (run("-m", "sim", "--seed", "4", path).stdout for _ in range(2))
     other = run("-m", "sim", "--seed", "5", path).stdout
@@ -296,7 +297,7 @@ def test_free_running_gives_the_same_result_on_one_core_too(work):
 
 def test_a_script_may_leave_a_running_kernel_behind(script):
     text = (
-        WORK.format(folder=str(Path(__file__).parent / "amd"))
+        WORK.format(folders=FOLDERS)
         + """
 code = client.memory(4096)
 code.region.write32(0, 0xBFA0FFFF)  # s_branch to itself
@@ -316,7 +317,7 @@ print(machine.stats["dispatches"])
 
 def test_work_of_atexit_functions_is_done(script):
     text = (
-        WORK.format(folder=str(Path(__file__).parent / "amd"))
+        WORK.format(folders=FOLDERS)
         + """
 code = client.memory(4096)
 loop = [0xBE8000FF, 0x10000, 0x80808100, 0xBF078000, 0xBFA2FFFD, 0xBFB00000]  # counts down s0
