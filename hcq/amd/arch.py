@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from hcq.amd.defs import pm4, registers
 from hcq.bits import Layout, align
-
-PAGE = 4096
+from hcq.host import PAGE
 
 
 @dataclass(frozen=True)

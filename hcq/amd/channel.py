@@ -13,13 +13,13 @@ from typing import Any
 from hcq.amd import pm4, sdma
 from hcq.amd.arch import Arch, save_area
 from hcq.amd.defs import sdma as sdma_defs
-from hcq.amd.kfd import ENGINE_ID_VERSION, PAGE, Allocation, Kfd
+from hcq.amd.kfd import ENGINE_ID_VERSION, Allocation, Kfd
 from hcq.amd.topology import Node
 from hcq.bits import align
 from hcq.buffers import view_of
 from hcq.builder import Builder
 from hcq.errors import QueueError
-from hcq.host import Region
+from hcq.host import PAGE, Region
 from hcq.ioctl_defs import kfd
 from hcq.queue import plain
 from hcq.timeline import Timeline

@@ -3,9 +3,9 @@
 Source: Linux amdkfd (KFD_MMIO_REMAP_HDP_MEM_FLUSH_CNTL at offset 0 of the page).
 """
 
-from hcq.amd.kfd import PAGE, Allocation, Kfd
+from hcq.amd.kfd import Allocation, Kfd
 from hcq.errors import IoctlError
-from hcq.host import Region
+from hcq.host import PAGE, Region
 from hcq.ioctl_defs import kfd
 
 FLUSH_OFFSET = 0

@@ -20,14 +20,14 @@ from hcq.errors import (
     IoctlError,
     OutOfMemory,
 )
-from hcq.host import Host, Region
+from hcq.host import PAGE, Host, Region
 from hcq.ioctl_defs import Ioctl, kfd
 from hcq.nodes import Module, open_node
+from hcq.notes import Notes
 from hcq.process import check as check_process
 from hcq.timeline import SignalPool
 from hcq.undo import Undo
 
-PAGE = 4096
 LARGE_PAGE = 2 << 20
 LEAST_VERSION = (1, 11)
 ENGINE_ID_VERSION = (1, 17)
@@ -76,14 +76,14 @@ class Allocation:
         return bool(self.flags & kfd.ALLOC_VRAM)
 
 
-class Kfd:
+class Kfd(Notes):
     """An open /dev/kfd and what belongs to the process behind it."""
 
     def __init__(self, host: Host) -> None:
+        super().__init__()
         self.host = host
         self.process = os.getpid()
         self.lock = threading.RLock()
-        self.notes: list[str] = []  # optional requests that were refused
         self.render: dict[int, int] = {}  # gpu_id -> fd whose address space is ours
         # gpu_id -> why the kernel lets no queue of this process run there any more.
         self.stopped: dict[int, HcqError] = {}
@@ -118,16 +118,7 @@ class Kfd:
 
     def optional(self, ioctl: Ioctl, **fields: Any) -> Any | None:
         """Carry out a request one can do without; None and a note when refused."""
-        try:
-            return self.call(ioctl, **fields)
-        except IoctlError as error:
-            self.note(error)
-            return None
-
-    def note(self, error: IoctlError) -> None:
-        """Remember what was refused, once."""
-        if error.what not in self.notes:
-            self.notes.append(error.what)
+        return self.attempt(self.call, ioctl, **fields)
 
     def check_process(self) -> None:
         """DeviceBanned in a forked child."""

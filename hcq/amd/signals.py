@@ -1,9 +1,9 @@
 """Signal cells of all devices of this process: pages that every member's GPU sees."""
 
 from hcq.amd.channel import RING_FLAGS
-from hcq.amd.kfd import PAGE, Allocation, Kfd
+from hcq.amd.kfd import Allocation, Kfd
 from hcq.buffers import view_of
-from hcq.host import Region
+from hcq.host import PAGE, Region
 from hcq.timeline import SignalPool
 
 

@@ -13,6 +13,7 @@ from hcq.ioctl_defs import Ioctl, nv_escape, nv_rm
 from hcq.ioctl_defs.nv_abi import Abi, known
 from hcq.ioctl_defs.nv_ctrl import Control
 from hcq.ioctl_defs.nv_rm import AllocParams
+from hcq.notes import Notes
 from hcq.nv.defs import classes
 
 FIRST_OWN_HANDLE = 0x5C00_0001  # for the one call where the caller chooses the handle
@@ -47,15 +48,15 @@ class RmError(IoctlError):
         self.status = status
 
 
-class ResourceManager:
+class ResourceManager(Notes):
     """One client of the resource manager, through an open control node."""
 
     def __init__(self, host: Host, fd: int, abi: Abi, version: str) -> None:
+        super().__init__()
         self.host = host
         self.fd = fd
         self.abi = abi
         self.version = version
-        self.notes: list[str] = []  # optional requests that were refused
         self.objects: dict[int, tuple[int, str]] = {}  # handle -> (parent, class), oldest first
         self._next = FIRST_OWN_HANDLE
         self.client = 0
@@ -159,16 +160,7 @@ class ResourceManager:
 
     def optional(self, handle: int, control: Control, **fields: Any) -> Any | None:
         """A control one can do without: None and a note when refused."""
-        try:
-            return self.control(handle, control, **fields)
-        except IoctlError as error:
-            self.note(error)
-            return None
-
-    def note(self, error: IoctlError) -> None:
-        """Remember what was refused, once."""
-        if error.what not in self.notes:
-            self.notes.append(error.what)
+        return self.attempt(self.control, handle, control, **fields)
 
     def free(self, handle: int) -> None:
         """Free an object and what is under it."""

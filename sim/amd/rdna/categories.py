@@ -25,25 +25,9 @@ from sim.amd.rdna.semantics import REGISTRY, Semantic
 
 # Importing them has filled the registry.
 MODULES = (
-    byte_ops,
-    clock,
-    convert,
-    cube,
-    divide,
-    half,
-    lanes,
-    matrix,
-    preop,
-    sop1,
-    sop2,
-    sopc,
-    transcendental,
-    vop1,
-    vop2,
-    vop3,
-    vop3p,
-    vopc,
-)
+    byte_ops, clock, convert, cube, divide, half, lanes, matrix, preop, sop1, sop2, sopc,
+    transcendental, vop1, vop2, vop3, vop3p, vopc,
+)  # fmt: skip
 
 
 def all_semantics() -> dict[str, Semantic]:

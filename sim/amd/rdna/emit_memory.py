@@ -7,8 +7,6 @@ place in the code for faults.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from hcq.errors import SimFault
 from sim.amd.rdna.cfg import scalar_codes
 from sim.amd.rdna.emit_append import emit_append
@@ -16,24 +14,21 @@ from sim.amd.rdna.emit_buffer import BUFFER_EMITTERS
 from sim.amd.rdna.emit_registers import FIRST_VGPR, EmitRegisters
 from sim.amd.rdna.instruction import Instruction, Operand
 from sim.amd.rdna.memory_ops import OPERATIONS, MemoryOp
-from sim.isa import state
 from sim.isa.emitter import Emitter
-from sim.isa.llvm_value import LlvmValue, own
-from sim.isa.native import FUNCTION_AT
+from sim.isa.library_calls import Extra, LibraryCalls
+from sim.isa.llvm_value import own
 from sim.isa.native_atomic import atomic_function
 from sim.isa.value import I8, I16, U8, U16, U32, Value
 
-Extra = Callable[[str, str], None]  # adds a function to the module: (name, text)
 
-
-class MemoryEmitter:
+class MemoryEmitter(LibraryCalls):
     """Writes the memory instructions of one block."""
 
+    slot_bytes = 256
+
     def __init__(self, emitter: Emitter, registers: EmitRegisters, extra: Extra) -> None:
-        self.emitter = emitter
+        super().__init__(emitter, extra)
         self.registers = registers
-        self.extra = extra
-        self.width = emitter.width
 
     def emit(self, instruction: Instruction) -> None:
         """One instruction of memory_ops; SimFault names what cannot be done."""
@@ -255,28 +250,6 @@ class MemoryEmitter:
         pointer = self.function(name)
         self.emitter.line(f"call void {pointer}(ptr %t, {', '.join(arguments)})")
         self.registers.forget_vectors()
-
-    def function(self, name: str) -> str:
-        """A pointer to a function of the native library."""
-        place = self.emitter.pure(f"getelementptr i8, ptr %t, i64 {FUNCTION_AT[name]}")
-        return self.emitter.pure(f"load ptr, ptr {place}, align 8, !invariant.load !0")
-
-    def staging(self, slot: int) -> str:
-        """A pointer to room for one register."""
-        return self.emitter.pure(f"getelementptr i8, ptr %t, i64 {state.STAGING + 256 * slot}")
-
-    def read_staging(self, slot: int) -> LlvmValue:
-        """What a call left there."""
-        kind = f"<{self.width} x i32>"
-        text = self.emitter.effect(f"load {kind}, ptr {self.staging(slot)}, align 64")
-        return LlvmValue(self.emitter, U32, text, True)
-
-    def write_staging(self, slot: int, value: LlvmValue) -> str:
-        """Put a register there; the pointer."""
-        pointer = self.staging(slot)
-        spread = value.spread()
-        self.emitter.line(f"store {spread.kind} {spread.text}, ptr {pointer}, align 64")
-        return pointer
 
     def _pair(self, operand: Operand) -> str:
         if operand.kind == "null":

@@ -6,12 +6,10 @@ register, a base, the lanes, the data registers and the place in the code for fa
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from hcq.errors import SimFault
 from sim.isa import state
 from sim.isa.emitter import Emitter
-from sim.isa.llvm_value import LlvmValue, own
+from sim.isa.library_calls import Extra, LibraryCalls
+from sim.isa.llvm_value import own
 from sim.isa.native import FUNCTION_AT
 from sim.isa.native_atomic import atomic_function
 from sim.isa.value import BOOL, I8, I16, I32, U8, U16, U32, U64, Value, where
@@ -21,18 +19,21 @@ from sim.nv.sass.emit_registers import EmitRegisters
 from sim.nv.sass.instruction import TRUE_PREDICATE, ZERO_REGISTER, Instruction, Operand
 from sim.nv.sass.memory_ops import AtomicOp, MemoryOp, atomic_of, describe
 
-Extra = Callable[[str, str], None]  # adds a function to the module: (name, text)
-
 KINDS = {"global": "global", "generic": "flat", "shared": "lds", "local": "scratch"}
 
 
-class MemoryEmitter:
-    """Writes the memory instructions of one block."""
+class MemoryEmitter(LibraryCalls):
+    """Writes the memory instructions of one block.
+
+    Slots of staging: 0 address, 2 results, 3 loads, 4 data.
+    """
+
+    slot_bytes = 128
+    first_slot = 2
 
     def __init__(self, emitter: Emitter, registers: EmitRegisters, extra: Extra) -> None:
-        self.emitter = emitter
+        super().__init__(emitter, extra)
         self.registers = registers
-        self.extra = extra
 
     def emit(self, instruction: Instruction) -> None:
         """One instruction of memory_ops; SimFault names what cannot be done."""
@@ -379,30 +380,6 @@ class MemoryEmitter:
             f"i32 {_pc(x.instruction)})"
         )
         self.registers.forget_vectors()
-
-    def function(self, name: str) -> str:
-        """A pointer to a function of the native library."""
-        if name not in FUNCTION_AT:
-            raise SimFault(f"a memory access of the form {name} is not simulated")
-        place = self.emitter.pure(f"getelementptr i8, ptr %t, i64 {FUNCTION_AT[name]}")
-        return self.emitter.pure(f"load ptr, ptr {place}, align 8, !invariant.load !0")
-
-    def staging(self, slot: int) -> str:
-        """A pointer to room for one register. Slots: 0 address, 2 results, 3 loads, 4 data."""
-        offset = state.STAGING + 4 * 32 * (slot + 2)
-        return self.emitter.pure(f"getelementptr i8, ptr %t, i64 {offset}")
-
-    def read_staging(self, slot: int) -> LlvmValue:
-        """What a call left there."""
-        text = self.emitter.effect(f"load <32 x i32>, ptr {self.staging(slot)}, align 64")
-        return LlvmValue(self.emitter, U32, text, True)
-
-    def write_staging(self, slot: int, value: LlvmValue) -> str:
-        """Put a register there; the pointer."""
-        pointer = self.staging(slot)
-        spread = value.spread()
-        self.emitter.line(f"store {spread.kind} {spread.text}, ptr {pointer}, align 64")
-        return pointer
 
 
 def kept_bytes(kept: Value, part: int) -> Value:
