@@ -76,44 +76,6 @@ def test_unknown_opcode_does_not_hide_the_rest(dump):
     assert "1 unknown" in err
 
 
-# Inputs
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        "0x80000000, 0xC0001000, 7",
-        "{0x80000000u, 0xC0001000u, 0x7u};",
-        "[2147483648, 3221229568, 7]",
-        b"\x00\x00\x00\x80\x00\x10\x00\xc0\x07\x00\x00\x00",
-        "# the first packet\n80000000 // filler \u2014 one word\nC0001000 /* NOP */ 7\n",
-    ],
-    ids=["hex", "c-array", "python-list", "binary", "commented"],
-)
-def test_input_forms_give_the_same_packets(dump, data):
-    _, lines, _ = dump(data, *PM4)
-    assert [text.split("PM4  ")[1] for text in lines] == ["FILLER", "NOP words=1"]
-
-
-@pytest.mark.refusal
-def test_text_that_is_no_words_is_refused_with_how_to_write_them(dump):
-    code, lines, err = dump("packets of the first queue: C0001000 7", *PM4)
-    assert (code, lines) == (2, [])
-    assert "this is text, but not of 32-bit words" in err
-    assert "hint: write words in hex" in err
-
-
-def test_bytes_that_begin_like_a_comment_are_words(dump):
-    assert dump(b"#\xff\xff\xff", *PM4)[1:] != ([], "0 packets, 0 of 0 words used, 0 unknown\n")
-
-
-@pytest.mark.refusal
-def test_raw_words_need_a_kind(dump):
-    code, _, err = dump("80000000")
-    assert code == 2
-    assert "--as pm4" in err
-
-
 def test_missing_file_is_named(capsys):
     assert main(["cat", "--as", "pm4", "no-such-file"]) == 2
     assert "no-such-file: No such file" in capsys.readouterr().err
@@ -172,13 +134,34 @@ def test_raw_words_at_the_end_of_the_line(dump):
     assert lines[0].endswith("; c0001000 00000007")
 
 
-def test_register_bit_fields_are_child_lines(dump):
-    _, lines, _ = dump("C0017600 213 8F", *PM4, "--fields")
-    assert lines[1:] == [
-        "raw/pm4      s0   b0 +0x0000   COMPUTE_PGM_RSRC2.tgid_x_en=1",
-        "raw/pm4      s0   b0 +0x0000   COMPUTE_PGM_RSRC2.user_sgpr=7",
-        "raw/pm4      s0   b0 +0x0000   COMPUTE_PGM_RSRC2.scratch_en=1",
+def test_every_bit_field_is_a_line_with_its_place(dump):
+    _, lines, _ = dump("C0027600 213 8F 1", *PM4, "--fields")
+    bits = [line.split("raw/pm4      s0   b0 ")[1] for line in lines]
+    assert bits[0].startswith("+0x0000 [ 4] PM4  SET_SH_REG COMPUTE_PGM_RSRC2=0x8f ")
+    assert bits[1:5] == [
+        "+0x0000   w0[0:0] predicate=0",
+        "+0x0000   w0[1:1] shader_type=0",
+        "+0x0000   w0[15:8] opcode=0x76",
+        "+0x0000   w0[29:16] count=2",
     ]
+    assert "+0x0008   w2[0:0] COMPUTE_PGM_RSRC2.scratch_en=1" in bits
+    assert "+0x0008   w2[5:1] COMPUTE_PGM_RSRC2.user_sgpr=7" in bits
+    assert "+0x0008   w2[8:8] COMPUTE_PGM_RSRC2.tgid_y_en=0" in bits
+    assert bits[-1].startswith("+0x000c   w3[")
+
+
+def test_json_lines_can_carry_every_bit_field(dump):
+    _, lines, _ = dump("C0017600 213 8F", *PM4, "--fields", "--jsonl")
+    (packet,) = [json.loads(line) for line in lines]
+    assert {"name": "count", "word": 0, "high": 29, "low": 16, "value": 1} in packet["bits"]
+    found = {bits["name"]: bits["value"] for bits in packet["bits"]}
+    assert found["COMPUTE_PGM_RSRC2.user_sgpr"] == 7
+    assert found["COMPUTE_PGM_RSRC2.tgid_y_en"] == 0
+
+
+def test_json_lines_have_no_bit_fields_unless_asked(dump):
+    _, lines, _ = dump("C0017600 213 8F", *PM4, "--jsonl")
+    assert "bits" not in json.loads(lines[0])
 
 
 def test_json_lines(dump):

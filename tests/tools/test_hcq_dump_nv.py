@@ -38,11 +38,15 @@ def packets(dump):
 
 # Pushbuffers: host methods
 
+SEMAPHORE = "C86F SEM_ADDR_LO subch=0 form=INC SEM_ADDR_LO:HI=0x200001000"
+
 
 def test_a_line_has_the_columns_of_every_packet(dump):
     code, lines, err = dump("2001001E 0", "pushbuffer", "--arch", "sm_89")
     assert code == 0
-    assert lines == ["raw/pushbuffer s0   b0 +0x0000 [ 2] C56F WFI WFI=0"]
+    assert lines == [
+        "raw/pushbuffer s0   b0 +0x0000 [ 2] C56F WFI subch=0 form=INC SCOPE=CURRENT_VEID"
+    ]
     assert err == "1 packets, 2 of 2 words used, 0 unknown\n"
 
 
@@ -51,22 +55,40 @@ def test_a_line_has_the_columns_of_every_packet(dump):
     [
         (
             "20050017 1000 2 7 0 3100001",
-            "C86F SEM_ADDR_LO SEM_ADDR=0x200001000 SEM_PAYLOAD=0x7 OPERATION=RELEASE "
-            "RELEASE_WFI=1 PAYLOAD_SIZE=1 RELEASE_TIMESTAMP=1",
+            f"{SEMAPHORE} SEM_PAYLOAD_LO:HI=0x7 SEM_EXECUTE.OPERATION=RELEASE "
+            "SEM_EXECUTE.RELEASE_WFI=EN SEM_EXECUTE.PAYLOAD_SIZE=64BIT "
+            "SEM_EXECUTE.RELEASE_TIMESTAMP=EN",
         ),
         (
             "20050017 1000 2 29 0 1000003",
-            "C86F SEM_ADDR_LO SEM_ADDR=0x200001000 SEM_PAYLOAD=0x29 OPERATION=ACQ_CIRC_GEQ "
-            "PAYLOAD_SIZE=1",
+            f"{SEMAPHORE} SEM_PAYLOAD_LO:HI=0x29 SEM_EXECUTE.OPERATION=ACQ_CIRC_GEQ "
+            "SEM_EXECUTE.PAYLOAD_SIZE=64BIT",
         ),
         (
             "20050017 1000 2 29 0 0",
-            "C86F SEM_ADDR_LO SEM_ADDR=0x200001000 SEM_PAYLOAD=0x29 OPERATION=ACQUIRE",
+            f"{SEMAPHORE} SEM_PAYLOAD_LO:HI=0x29 SEM_EXECUTE.OPERATION=ACQUIRE "
+            "SEM_EXECUTE.PAYLOAD_SIZE=32BIT",
         ),
-        ("2001001B 28000006", "C86F SEM_EXECUTE OPERATION=REDUCTION REDUCTION=IADD"),
-        ("2002000C 0 28000000", "C86F MEM_OP_C MEM_OP_C=0 OPERATION=MEMBAR"),
-        ("80010008", "C86F NON_STALL_INTERRUPT form=IMMD NON_STALL_INTERRUPT=1"),
-        ("20012000 CBC0", "C86F SET_OBJECT subchannel=1 NVCLASS=HOPPER_COMPUTE_A"),
+        (
+            "2001001B 28000006",
+            "C86F SEM_EXECUTE subch=0 form=INC OPERATION=REDUCTION PAYLOAD_SIZE=32BIT "
+            "REDUCTION=IADD REDUCTION_FORMAT=SIGNED",
+        ),
+        (
+            "2002000C 0 28000000",
+            "C86F MEM_OP_C subch=0 form=INC MEMBAR_TYPE=SYS_MEMBAR MEM_OP_D.OPERATION=MEMBAR",
+        ),
+        (
+            "2004000A 800 0 1 48000000",
+            "C86F MEM_OP_A subch=0 form=INC TLB_INVALIDATE_INVAL_SCOPE=ALL_TLBS "
+            "TLB_INVALIDATE_SYSMEMBAR=EN MEM_OP_B=0 MEM_OP_C.TLB_INVALIDATE_PDB=ALL "
+            "MEM_OP_C.TLB_INVALIDATE_GPC=ENABLE MEM_OP_C.TLB_INVALIDATE_PAGE_TABLE_LEVEL=ALL "
+            "MEM_OP_D.OPERATION=MMU_TLB_INVALIDATE",
+        ),
+        ("80010008", "C86F NON_STALL_INTERRUPT subch=0 form=IMMD NON_STALL_INTERRUPT=1"),
+        ("20012000 CBC0", "C86F SET_OBJECT subch=1 form=INC NVCLASS=HOPPER_COMPUTE_A"),
+        ("20010020 3", "C86F YIELD subch=0 form=INC OP=TSG"),
+        ("20010014 7", "C86F SET_REFERENCE subch=0 form=INC SET_REFERENCE=7"),
     ],
 )
 def test_host_methods(packets, words, text):
@@ -79,19 +101,28 @@ def test_host_methods(packets, words, text):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ("20022060 4 1", "CBC0 LINE_LENGTH_IN LINE_LENGTH_IN=4 LINE_COUNT=1"),
-        ("6003206D A B C", "CBC0 LOAD_INLINE_DATA form=NON_INC LOAD_INLINE_DATA=0xa,0xb,0xc"),
-        ("A0032060 4 1 1", "CBC0 LINE_LENGTH_IN form=ONE_INC LINE_LENGTH_IN=4 LINE_COUNT=1 "
-                           "LINE_COUNT=1"),
-        ("80002044", "CBC0 WAIT_FOR_IDLE form=IMMD WAIT_FOR_IDLE=0"),
-        ("00082180 4 1", "CBC0 LINE_LENGTH_IN form=OLD_INC LINE_LENGTH_IN=4 LINE_COUNT=1"),
-        ("400C21B4 A B C", "CBC0 LOAD_INLINE_DATA form=OLD_NON_INC LOAD_INLINE_DATA=0xa,0xb,0xc"),
+        ("20022060 4 1", "LINE_LENGTH_IN subch=1 form=INC LINE_LENGTH_IN=4 LINE_COUNT=1"),
+        (
+            "6003206D A B C",
+            "LOAD_INLINE_DATA subch=1 form=NON_INC LOAD_INLINE_DATA=0xa,0xb,0xc",
+        ),
+        (
+            "A0032060 4 1 1",
+            "LINE_LENGTH_IN subch=1 form=1INC LINE_LENGTH_IN=4 LINE_COUNT=0x1,0x1",
+        ),
+        ("80002044", "WAIT_FOR_IDLE subch=1 form=IMMD WAIT_FOR_IDLE=0"),
+        ("80012555", "SET_RENDER_ENABLE_B subch=1 form=IMMD SET_RENDER_ENABLE_B=1"),
+        ("00082180 4 1", "LINE_LENGTH_IN subch=1 form=OLD_INC LINE_LENGTH_IN=4 LINE_COUNT=1"),
+        (
+            "400C21B4 A B C",
+            "LOAD_INLINE_DATA subch=1 form=OLD_NON_INC LOAD_INLINE_DATA=0xa,0xb,0xc",
+        ),
     ],
-    ids=["INC", "NON_INC", "ONE_INC", "IMMD", "OLD_INC", "OLD_NON_INC"],
-)  # fmt: skip
+    ids=["INC", "NON_INC", "1INC", "IMMD", "IMMD-pair", "OLD_INC", "OLD_NON_INC"],
+)
 def test_forms_of_headers(packets, words, text):
     code, found = packets("20012000 CBC0 " + words)
-    assert (code, found[1]) == (0, text)
+    assert (code, found[1]) == (0, "CBC0 " + text)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +151,7 @@ def test_a_word_that_is_no_header_does_not_hide_the_rest(packets):
     assert code == 3
     assert found == [
         "PB   ?0xc0000001 sec_op=6 tert_op=0 | no method header",
-        "C86F WFI WFI=0",
+        "C86F WFI subch=0 form=INC SCOPE=CURRENT_VEID",
     ]
 
 
@@ -128,38 +159,110 @@ def test_a_word_that_is_no_header_does_not_hide_the_rest(packets):
 
 
 @pytest.mark.parametrize(
-    ("words", "text"),
+    ("words", "name", "text"),
     [
-        ("200120AD 7F20FA4", "SEND_PCAS_A QMD_ADDRESS_SHIFTED8=0x7f20fa4"),
-        ("200120B0 9", "SEND_SIGNALING_PCAS2_B PCAS_ACTION=PREFETCH_SCHEDULE"),
-        ("200221E4 7F 12340000", "SET_SHADER_LOCAL_MEMORY_A SET_SHADER_LOCAL_MEMORY=0x7f12340000"),
+        ("200120AD 7F20FA4", "SEND_PCAS_A", "QMD_ADDRESS_SHIFTED8=0x7f20fa4 | qmd=0x7f20fa400"),
+        ("200120B0 9", "SEND_SIGNALING_PCAS2_B", "PCAS_ACTION=PREFETCH_SCHEDULE"),
+        (
+            "200221E4 7F 12340000",
+            "SET_SHADER_LOCAL_MEMORY_A",
+            "SET_SHADER_LOCAL_MEMORY_A:B=0x7f12340000",
+        ),
         (
             "200320B9 0 80000 FF",
-            "SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_A "
-            "SET_SHADER_LOCAL_MEMORY_NON_THROTTLED=0x80000 MAX_SM_COUNT=0xff",
+            "SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_A",
+            "SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_A:B=0x80000 "
+            "SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_C.MAX_SM_COUNT=0xff",
         ),
-        ("2001206C 41", "LAUNCH_DMA DST_MEMORY_LAYOUT=1 SYSMEMBAR_DISABLE=1"),
+        (
+            "2001206C 41",
+            "LAUNCH_DMA",
+            "DST_MEMORY_LAYOUT=PITCH COMPLETION_TYPE=FLUSH_DISABLE SYSMEMBAR_DISABLE=TRUE",
+        ),
         (
             "200125A6 1011",
-            "INVALIDATE_SHADER_CACHES_NO_WFI INSTRUCTION=1 GLOBAL_DATA=1 CONSTANT=1",
+            "INVALIDATE_SHADER_CACHES_NO_WFI",
+            "INSTRUCTION=TRUE GLOBAL_DATA=TRUE CONSTANT=TRUE",
         ),
-        ("200120C8 5", "LOAD_INLINE_QMD_DATA LOAD_INLINE_QMD_DATA=5"),
-        ("200120C9 5", "LOAD_INLINE_QMD_DATA_1 LOAD_INLINE_QMD_DATA_1=5"),
+        ("200120C8 5", "LOAD_INLINE_QMD_DATA(0)", "LOAD_INLINE_QMD_DATA(0)=5"),
+        ("200120C9 5", "LOAD_INLINE_QMD_DATA(1)", "LOAD_INLINE_QMD_DATA(1)=5"),
+        (
+            "2003255D 7F 20000000 FFF",
+            "SET_TEX_HEADER_POOL_A",
+            "SET_TEX_HEADER_POOL_A:B=0x7f20000000 SET_TEX_HEADER_POOL_C.MAXIMUM_INDEX=0xfff",
+        ),
+        (
+            "20032557 7F 20000000 3F",
+            "SET_TEX_SAMPLER_POOL_A",
+            "SET_TEX_SAMPLER_POOL_A:B=0x7f20000000 SET_TEX_SAMPLER_POOL_C.MAXIMUM_INDEX=0x3f",
+        ),
+        ("2001254A 1", "SET_SHADER_EXCEPTIONS", "ENABLE=TRUE"),
+        ("2001254A 0", "SET_SHADER_EXCEPTIONS", "ENABLE=FALSE"),
+        (
+            "20022056 7 0",
+            "SET_REPORT_SEMAPHORE_PAYLOAD_LOWER",
+            "SET_REPORT_SEMAPHORE_PAYLOAD_LOWER:UPPER=0x7",
+        ),
+        (
+            "2001205A 8",
+            "REPORT_SEMAPHORE_EXECUTE",
+            "OPERATION=RELEASE STRUCTURE_SIZE=SEMAPHORE_ONE_WORD",
+        ),
+        ("20022E02 2 0", "CALL_MME_MACRO(1)", "CALL_MME_MACRO(1)=2 CALL_MME_DATA(1)=0"),
+        ("20022063 0 1000", "OFFSET_OUT", "OFFSET_OUT=0 PITCH_OUT=0x1000"),
+        ("20022062 7F 1000", "OFFSET_OUT_UPPER", "OFFSET_OUT_UPPER:OFFSET_OUT=0x7f00001000"),
     ],
 )
-def test_compute_methods(packets, words, text):
+def test_compute_methods(packets, words, name, text):
     code, found = packets("20012000 CBC0 " + words)
-    assert (code, found[1]) == (0, "CBC0 " + text)
+    assert (code, found[1]) == (0, f"CBC0 {name} subch=1 form=INC {text}")
 
 
 def test_copy_methods(packets):
     code, found = packets("20018000 C8B5 20048100 1 1000 2 2000 20018106 10000 200180C0 182")
     assert code == 0
     assert found[1:] == [
-        "C8B5 OFFSET_IN_UPPER OFFSET_IN=0x100001000 OFFSET_OUT=0x200002000",
-        "C8B5 LINE_LENGTH_IN LINE_LENGTH_IN=0x10000",
-        "C8B5 LAUNCH_DMA DATA_TRANSFER_TYPE=2 SRC_MEMORY_LAYOUT=1 DST_MEMORY_LAYOUT=1",
+        "C8B5 OFFSET_IN_UPPER subch=4 form=INC OFFSET_IN_UPPER:LOWER=0x100001000 "
+        "OFFSET_OUT_UPPER:LOWER=0x200002000",
+        "C8B5 LINE_LENGTH_IN subch=4 form=INC LINE_LENGTH_IN=0x10000",
+        "C8B5 LAUNCH_DMA subch=4 form=INC DATA_TRANSFER_TYPE=NON_PIPELINED "
+        "SRC_MEMORY_LAYOUT=PITCH DST_MEMORY_LAYOUT=PITCH",
     ]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (
+            "200180C0 14",
+            "LAUNCH_DMA subch=4 form=INC DATA_TRANSFER_TYPE=NONE FLUSH_ENABLE=TRUE "
+            "SEMAPHORE_TYPE=RELEASE_FOUR_WORD_SEMAPHORE FLUSH_TYPE=SYS "
+            "SEMAPHORE_PAYLOAD_SIZE=ONE_WORD",
+        ),
+        (
+            "200180C0 8000008",
+            "LAUNCH_DMA subch=4 form=INC DATA_TRANSFER_TYPE=NONE "
+            "SEMAPHORE_TYPE=RELEASE_ONE_WORD_SEMAPHORE SEMAPHORE_PAYLOAD_SIZE=TWO_WORD",
+        ),
+        (
+            "200181C2 3030004",
+            "SET_REMAP_COMPONENTS subch=4 form=INC DST_X=CONST_A DST_Y=SRC_X DST_Z=SRC_X "
+            "DST_W=SRC_X COMPONENT_SIZE=FOUR NUM_SRC_COMPONENTS=ONE NUM_DST_COMPONENTS=FOUR",
+        ),
+        (
+            "20028090 7F 1000",
+            "SET_SEMAPHORE_A subch=4 form=INC SET_SEMAPHORE_A:B=0x7f00001000",
+        ),
+        (
+            "200281C3 1020 200",
+            "SET_DST_BLOCK_SIZE subch=4 form=INC HEIGHT=FOUR_GOBS GOB_HEIGHT=GOB_HEIGHT_FERMI_8 "
+            "SET_DST_WIDTH=0x200",
+        ),
+    ],
+)
+def test_what_a_copy_does_has_the_names_of_the_header(packets, words, text):
+    code, found = packets("20018000 C8B5 " + words)
+    assert (code, found[1]) == (0, "C8B5 " + text)
 
 
 def test_a_subchannel_can_be_bound_anew(packets):
@@ -168,34 +271,67 @@ def test_a_subchannel_can_be_bound_anew(packets):
         "20012000 C7C0 20012000 C7B5 200120C0 14", "pushbuffer", "--arch", "sm_86"
     )
     assert code == 0
-    assert found[2] == "C7B5 LAUNCH_DMA FLUSH_ENABLE=1 SEMAPHORE_TYPE=2"
+    assert found[2].startswith(
+        "C7B5 LAUNCH_DMA subch=1 form=INC DATA_TRANSFER_TYPE=NONE FLUSH_ENABLE=TRUE "
+        "SEMAPHORE_TYPE=RELEASE_FOUR_WORD_SEMAPHORE"
+    )
 
 
 def test_a_class_bound_elsewhere_is_taken_from_the_chip_and_said(packets):
     code, found = packets("200120AD 100 200120AD 200", "pushbuffer", "--arch", "sm_120")
     assert code == 0
     assert found == [
-        "CEC0 SEND_PCAS_A QMD_ADDRESS_SHIFTED8=0x100 "
-        "| subchannel 1 is bound elsewhere, taken as cec0",
-        "CEC0 SEND_PCAS_A QMD_ADDRESS_SHIFTED8=0x200",
+        "CEC0 SEND_PCAS_A subch=1 form=INC QMD_ADDRESS_SHIFTED8=0x100 "
+        "| subchannel 1 is bound elsewhere, taken as cec0; qmd=0x10000",
+        "CEC0 SEND_PCAS_A subch=1 form=INC QMD_ADDRESS_SHIFTED8=0x200 | qmd=0x20000",
     ]
+
+
+def test_inline_to_memory_is_a_class_of_its_own(packets):
+    code, found = packets("20014000 A140 2001406C 1")
+    assert code == 0
+    assert found[1] == (
+        "A140 LAUNCH_DMA subch=2 form=INC DST_MEMORY_LAYOUT=PITCH COMPLETION_TYPE=FLUSH_DISABLE"
+    )
+
+
+@pytest.mark.refusal
+def test_methods_of_a_class_without_a_table_are_shown_by_number_and_counted(packets):
+    code, found = packets("20010000 C997 20010500 5 80010500", "pushbuffer", "--arch", "sm_89")
+    note = "| ADA_A: its methods have no names here"
+    assert code == 3
+    assert found == [
+        "C56F SET_OBJECT subch=0 form=INC NVCLASS=ADA_A",
+        f"C997 ?0x1400 subch=0 form=INC words=0x5 {note}",
+        f"C997 ?0x1400 subch=0 form=IMMD words=0x1 {note}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "name"), [("902D", "FERMI_TWOD_A"), ("A140", "KEPLER_INLINE_TO_MEMORY_B")]
+)
+def test_other_classes_have_their_names(packets, number, name):
+    assert packets("20016000 " + number) == (
+        0,
+        [f"C86F SET_OBJECT subch=3 form=INC NVCLASS={name}"],
+    )
 
 
 @pytest.mark.refusal
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ("200127FF 5", "CBC0 ?0x1ffc ?0x1ffc=0x5 | unknown method on subchannel 1"),
-        (
-            "2001A0AD 5",
-            "SUB5 ?0x02b4 words=0x5 | subchannel 5 is not bound; unknown method on subchannel 5",
-        ),
-        ("2001003C 5", "C86F ?0x00f0 ?0x00f0=0x5 | unknown method on subchannel 0"),
-        ("20016000 1234", "C86F SET_OBJECT subchannel=3 NVCLASS=?0x1234"),
-        ("20010000 FFE0CBC0", "C86F SET_OBJECT subchannel=0 NVCLASS=HOPPER_COMPUTE_A "
+        ("200127FF 5", "CBC0 ?0x1ffc subch=1 form=INC ?0x1ffc=0x5 "
+            "| unknown method on subchannel 1"),
+        ("2001A0AD 5", "SUB5 ?0x02b4 subch=5 form=INC words=0x5 | subchannel 5 is not bound"),
+        ("2001003C 5", "C86F ?0x00f0 subch=0 form=INC ?0x00f0=0x5 "
+            "| unknown method on subchannel 0"),
+        ("20016000 1234", "C86F SET_OBJECT subch=3 form=INC NVCLASS=?0x1234"),
+        ("20010000 FFE0CBC0", "C86F SET_OBJECT subch=0 form=INC NVCLASS=HOPPER_COMPUTE_A "
             "reserved=?0xffe00000"),
+        ("200120B0 4", "CBC0 SEND_SIGNALING_PCAS2_B subch=1 form=INC PCAS_ACTION=?0x4"),
     ],
-    ids=["method", "subchannel", "host", "class", "reserved"],
+    ids=["method", "subchannel", "host", "class", "reserved", "value"],
 )  # fmt: skip
 def test_what_is_unknown_is_marked_and_counted(packets, words, text):
     code, found = packets("20012000 CBC0 " + words + " 0")
@@ -215,7 +351,8 @@ def test_cut_methods_print_what_is_there(dump):
     code, lines, err = dump("20050017 1000 2", "pushbuffer")
     assert code == 3
     assert lines == [
-        "raw/pushbuffer s0   b0 +0x0000 [ 3] C86F SEM_ADDR_LO SEM_ADDR=0x200001000 "
+        "raw/pushbuffer s0   b0 +0x0000 [ 3] C86F SEM_ADDR_LO subch=0 form=INC "
+        "SEM_ADDR_LO:HI=0x200001000 "
         "| !torn needs 5, has 2"
     ]
     assert "1 torn" in err
@@ -223,7 +360,7 @@ def test_cut_methods_print_what_is_there(dump):
 
 @pytest.mark.refusal
 def test_a_header_alone_is_torn(packets):
-    assert packets("20050017") == (3, ["C86F SEM_ADDR_LO | !torn needs 5, has 0"])
+    assert packets("20050017") == (3, ["C86F SEM_ADDR_LO subch=0 form=INC | !torn needs 5, has 0"])
 
 
 @pytest.mark.parametrize("kind", ["pushbuffer", "qmd", "gpfifo"])
@@ -236,14 +373,16 @@ def test_words_of_the_other_vendors_chip_are_refused(dump):
     code, lines, err = dump("0", "pushbuffer", "--arch", "gfx1100")
     assert (code, lines) == (2, [])
     assert "pushbuffer words are of no gfx1100" in err
-    assert "accepted=sm_90, sm_80" in err
+    assert "accepted=sm_80, sm_86" in err
 
 
 def test_json_lines_name_engine_and_fields(dump):
     _, lines, _ = dump("20012000 CBC0", "pushbuffer", "--jsonl")
     packet = json.loads(lines[0])
     assert (packet["engine"], packet["op"]) == ("C86F", "SET_OBJECT")
-    assert packet["fields"] == {"subchannel": "1", "NVCLASS": "HOPPER_COMPUTE_A"}
+    assert packet["fields"] == {
+        **{"subch": 1, "form": "INC", "NVCLASS": "HOPPER_COMPUTE_A"},
+    }
 
 
 # Ring entries
@@ -254,8 +393,8 @@ def test_json_lines_name_engine_and_fields(dump):
     [
         # 0x7f_20001000, 16 words
         ("20001000 407F", "ENTRY pb=0x7f20001000 ndw=16"),
-        ("20001000 8000427F", "ENTRY pb=0x7f20001000 ndw=16 level=1 sync=1"),
-        ("20001001 407F", "ENTRY pb=0x7f20001000 ndw=16 fetch=1"),
+        ("20001000 8000427F", "ENTRY pb=0x7f20001000 ndw=16 level=SUBROUTINE sync=WAIT"),
+        ("20001001 407F", "ENTRY pb=0x7f20001000 ndw=16 fetch=CONDITIONAL"),
         ("0 0", "NOP"),
         ("5 1", "ILLEGAL operand=0x5"),
         ("5 2", "GP_CRC operand=0x5"),
@@ -358,12 +497,6 @@ def test_hopper_takes_version_3_too(packets):
     assert found[0].startswith("QMD  QMDV03_00 program=0x7f20004000")
 
 
-def test_fields_are_child_lines(dump):
-    _, lines, _ = dump(record(64, w18=0x01000030), "qmd", "--arch", "sm_80", "--fields")
-    children = [line.rpartition("  ")[2].strip() for line in lines[1:]]
-    assert children == ["QMD_MAJOR_VERSION=3", "CTA_THREAD_DIMENSION0=0x100"]
-
-
 def test_records_follow_at_multiples_of_256_bytes(dump):
     pad = " 0" * 32 + " "
     words = record(96, **VERSION_4) + pad + record(96, **VERSION_4)
@@ -395,3 +528,18 @@ def test_a_record_of_another_version_is_not_guessed(packets):
     assert code == 3
     assert found[0].startswith("QMD  ?QMDV00 words=0x0,0x0")
     assert found[0].endswith("| version 0 is none of sm_89")
+
+
+@pytest.mark.refusal
+@pytest.mark.parametrize(
+    ("arch", "words", "text"),
+    [
+        ("sm_90", VERSION_5, "looks like version 5, of --arch sm_100 or sm_120"),
+        ("sm_120", VERSION_3, "looks like version 3, of --arch sm_80 or sm_86 or sm_89 or sm_90"),
+        ("sm_86", VERSION_4, "looks like version 4, of --arch sm_90"),
+    ],
+)
+def test_a_record_of_another_chip_says_which(packets, arch, words, text):
+    code, found = packets(record(96, **words), "qmd", "--arch", arch)
+    assert code == 3
+    assert found[0].endswith(f"| no record of {arch}: this {text}")

@@ -114,7 +114,7 @@ def test_json_lines_keep_words_and_fields(recording, cat):
     launch = next(p for p in packets if p["op"] == "DISPATCH_DIRECT")
     assert launch["dw"][1:4] == ["0x00000100", "0x00000001", "0x00000001"]
     assert (launch["device"], launch["queue"], launch["engine"]) == ("AMD:0", "compute0", "PM4")
-    assert launch["fields"]["x"] == "256"
+    assert launch["fields"]["x"] == 256
 
 
 def lines_of(*records):
@@ -150,7 +150,7 @@ def test_indirect_buffers_follow_the_ring_words_that_point_to_them(tmp_path, cat
     assert code == 0
     assert lines == [
         "AMD:0/compute0 s1   b0 +0x0000 [ 4] PM4  INDIRECT_BUFFER ib=0x7f00004000 ndw=2 valid=1",
-        "AMD:0/compute0 s1   b1 +0x0000 [ 2] PM4  NOP words=1",
+        "AMD:0/compute0 s1   b1 +0x0000 [ 2] PM4  NOP at=0x7f00004000 words=1",
     ]
 
 
@@ -188,3 +188,71 @@ def test_a_broken_line_in_the_middle_is_refused_by_number(tmp_path, cat, text):
     code, _, summary = cat(path)
     assert code == 2
     assert "line 2 is not a JSON object" in summary
+
+
+# Picking
+
+
+@pytest.fixture
+def two_queues(tmp_path):
+    """A recording: an ioctl, a submission of each of two queues, another of the first."""
+    keys = {"device": "AMD:0", "words": ["80000000"]}
+    queues = ("compute0", "copy0", "compute0")
+    path = tmp_path / "two.jsonl"
+    path.write_text(
+        lines_of(
+            HEAD,
+            {"record": "ioctl", "seq": 1, "fd": 3, "name": "KFD_GET_VERSION", "ret": 0},
+            *(
+                {"record": "submission", "seq": 2 + n, "queue": queue, "kind": "compute", **keys}
+                for n, queue in enumerate(queues)
+            ),
+        )
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ((), ["ioctl", "s2", "s3", "s4"]),
+        (("--no-ioctl",), ["s2", "s3", "s4"]),
+        (("--queue", "compute0"), ["s2", "s4"]),
+        (("--queue", "c*y?"), ["s3"]),
+        (("--queue", "AMD:0/copy0"), ["s3"]),
+        (("--sub", "4"), ["s4"]),
+        (("--sub", "4", "--queue", "compute0"), ["s4"]),
+    ],
+)
+def test_submissions_can_be_picked(two_queues, cat, options, found):
+    code, lines, summary = cat(two_queues, *options)
+    assert code == 0
+    assert [re.search(r"^ioctl|s\d", line)[0] for line in lines] == found
+    assert summary.startswith(f"{len([f for f in found if f != 'ioctl'])} packets, ")
+
+
+@pytest.mark.refusal
+def test_a_pick_that_finds_nothing_names_what_there_is(two_queues, cat):
+    code, lines, summary = cat(two_queues, "--queue", "compute1")
+    assert (code, lines) == (2, [])
+    assert "two.jsonl holds no submission for --queue compute1" in summary
+    assert "queues=compute0, copy0" in summary
+
+
+def test_json_lines_of_host_traffic_have_keys(recording, cat):
+    _, lines, _ = cat(recording[0], "--jsonl")
+    found = [json.loads(line) for line in lines]
+    call = next(record for record in found if record.get("name") == "KFD_GET_VERSION")
+    assert (call["record"], call["file"], call["ret"], call["errno"]) == ("ioctl", "/dev/kfd", 0, 0)
+    assert call["args"] == {"major_version": "0x0", "minor_version": "0x0"}
+    assert call["out"] == {"major_version": "0x1", "minor_version": "0x11"}
+    assert call["seq"] > 0
+    assert call["dur"] >= 0
+    assert {"record": "device", "name": "AMD:0", "vendor": "amd", "arch": "gfx1100"} in found
+
+
+def test_json_lines_have_lists_instead_of_pointers(recording, cat):
+    _, lines, _ = cat(recording[0], "--jsonl")
+    calls = (json.loads(line) for line in lines)
+    mapped = next(call for call in calls if call.get("name") == "KFD_MAP_MEMORY_TO_GPU")
+    assert re.fullmatch(r"\[0x[0-9a-f]+\]", mapped["args"]["device_ids_array_ptr"])

@@ -74,9 +74,12 @@ def test_every_word_of_a_recorded_run_is_known(recording, cat):
 @pytest.mark.row("PRO-10")
 def test_each_launch_points_to_its_record(recording, cat):
     _, lines, _ = cat(recording)
-    sent = [line for line in lines if "SEND_PCAS_A" in line]
+    sent = [re.search(r"SEND_PCAS_A .* qmd=(0x\w+) in (b\d+\+0x\w+)$", line) for line in lines]
+    sent = [found.groups() for found in sent if found]
     records = [line for line in lines if re.search(r"QMD +QMDV", line)]
+    places = [re.search(r" (b\d+) (\+0x\w+) .* at=(0x\w+) ", line).groups() for line in records]
     assert (len(sent), len(records)) == (2, 2)
+    assert sent == [(at, buffer + offset) for buffer, offset, at in places]
     assert all(" grid=2,1,1 block=64,1,1 " in line for line in records)
 
 
@@ -88,6 +91,18 @@ def test_ring_entries_come_first_and_give_the_length_of_what_follows(recording, 
     place = lines[entry].split(" b0 ")[0]
     piece = [line for line in lines[entry:] if line.startswith(f"{place} b1 ")]
     assert sum(int(re.search(r"\[ ?(\d+)\]", line)[1]) for line in piece) == count
+
+
+@pytest.mark.row("PRO-10")
+def test_every_method_has_its_address_on_the_gpu(recording, cat):
+    _, lines, _ = cat(recording)
+    entry = next(line for line in lines if " GP   ENTRY " in line)
+    begin = int(re.search(r"pb=(0x\w+)", entry)[1], 16)
+    place = entry.split(" b0 ")[0]
+    piece = [line for line in lines if line.startswith(f"{place} b1 ")]
+    offsets = [int(re.search(r"\+(0x\w+)", line)[1], 16) for line in piece]
+    found = [int(re.search(r" at=(0x\w+)", line)[1], 16) for line in piece]
+    assert found == [begin + offset for offset in offsets]
 
 
 @pytest.mark.row("PRO-10")
@@ -122,6 +137,36 @@ def test_what_the_gpu_reported_about_itself_is_there(recording, cat):
     assert re.search(r"inner_out=\{grInfoList=\{SM_VERSION=0x\w+,MAX_WARPS_PER_SM=0x\w+,", told)
     (told,) = [line for line in lines if "FB_GET_INFO" in line]
     assert re.search(r"inner_out=\{fbInfoList=\{HEAP_SIZE=0x\w+,BAR1_SIZE=0x\w+\}\}$", told)
+
+
+def _out(call):
+    return call.get("inner_out", {})
+
+
+@pytest.mark.row("PRO-10")
+def test_json_lines_type_what_the_gpu_reported(recording, cat):
+    _, lines, _ = cat(recording, "--jsonl")
+    found = [json.loads(line) for line in lines]
+    calls = [call for call in found if call.get("name") == "NV_ESC_RM_CONTROL"]
+    told = next(call for call in calls if isinstance(_out(call).get("classList"), list))
+    assert told["names"] == {"cmd": "NV0080_CTRL_CMD_GPU_GET_CLASSLIST", "status": "NV_OK"}
+    assert told["file"] == "/dev/nvidiactl"
+    assert told["inner_out"]["classList"][:2] == ["NV01_ROOT_CLIENT", "NV01_DEVICE_0"]
+    told = next(call for call in calls if "grInfoList" in _out(call))
+    assert told["inner"]["grInfoList"]["SM_VERSION"] == 0
+    assert told["inner_out"]["grInfoList"]["SM_VERSION"] > 0x800
+
+
+@pytest.mark.row("PRO-10")
+def test_json_lines_type_a_launch(recording, cat):
+    _, lines, _ = cat(recording, "--jsonl", "--no-ioctl")
+    records = [json.loads(line) for line in lines]
+    launch = next(record for record in records if record["op"].startswith("QMDV"))
+    assert launch["fields"]["grid"] == [2, 1, 1]
+    assert launch["fields"]["block"] == [64, 1, 1]
+    assert launch["fields"]["registers"] > 0
+    assert re.fullmatch(r"0x[0-9a-f]+", launch["fields"]["program"])
+    assert re.fullmatch(r"0x[0-9a-f]+00", launch["addr"])
 
 
 def lines_of(*records):
@@ -203,6 +248,21 @@ def test_further_arguments_of_unknown_size_are_shown_as_they_are(ioctl):
     assert line.endswith("status=NV_OK inner=?0x0102")
 
 
+def test_classes_are_followed_through_submissions_that_are_not_picked(tmp_path, cat):
+    path = tmp_path / "two.jsonl"
+    # Two words at 0x100001000 each: SET_OBJECT of the copy class on subchannel 1, LAUNCH_DMA.
+    keys = {"record": "submission", "arch": "sm_90", "entries": ["0000080100001000"]}
+    path.write_text(
+        lines_of(
+            {**keys, "seq": 1, "queue": "q0", "words": ["20012000", "0000c8b5"]},
+            {**keys, "seq": 2, "queue": "q0", "words": ["200120c0", "00000004"]},
+        )
+    )
+    code, lines, _ = cat(path, "--sub", "2")
+    assert code == 0
+    assert "[ 2] C8B5 LAUNCH_DMA at=0x100001000 subch=1 form=INC" in lines[1]
+
+
 @pytest.mark.refusal
 def test_words_that_were_not_recorded_are_missed(tmp_path, cat):
     path = tmp_path / "cut.jsonl"
@@ -212,5 +272,5 @@ def test_words_that_were_not_recorded_are_missed(tmp_path, cat):
     path.write_text(lines_of(record))
     code, lines, summary = cat(path)
     assert code == 3
-    assert lines[-1].endswith("[ 0] PB   UNRECORDED words=2")
+    assert lines[-1].endswith("[ 0] PB   UNRECORDED at=0x100001008 words=2")
     assert "1 torn" in summary

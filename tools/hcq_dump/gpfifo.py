@@ -1,11 +1,14 @@
 """Entries of an NVIDIA ring (GPFIFO) to packets. Two words each; never reads past the end."""
 
 from collections.abc import Iterator
+from functools import partial
 
 from hcq.bits import Layout
 from hcq.nv.defs import host
-from tools.hcq_dump.record import Fields, Packet
+from tools.hcq_dump.fields import count, hexadecimal
+from tools.hcq_dump.record import BitField, Fields, Packet, Shown
 
+WORD_BITS = 32
 ENTRY_WORDS = host.GP_ENTRY_BYTES // 4
 # Source: NVIDIA open-gpu-kernel-modules, class/clc86f.h, GP_ENTRY0_PB_EXTENDED_BASE_OPERAND.
 EXTENDED_BASE = Layout("EXTENDED_BASE", 32, {"operand": (24, 8)})
@@ -14,6 +17,12 @@ _OPCODES = {
     value: name.removeprefix("GP_OPCODE_")
     for name, value in vars(host).items()
     if name.startswith("GP_OPCODE_")
+}
+# Source: clc56f.h, clc86f.h, GP_ENTRY0_* and GP_ENTRY1_*. The names of 0 and 1.
+_VALUES = {
+    "level": ("MAIN", "SUBROUTINE"),
+    "sync": ("PROCEED", "WAIT"),
+    "fetch": ("UNCONDITIONAL", "CONDITIONAL"),
 }
 _SINCE_HOPPER = (host.GP_OPCODE_SET_PB_SEGMENT_EXTENDED_BASE,)
 
@@ -41,9 +50,9 @@ def decode(words: list[int], arch: str = "sm_90") -> Iterator[Packet]:
 def _segment(at: int, raw: list[int], entry: int, base: int) -> Packet:
     found = host.GP_ENTRY.unpack(entry)
     address = base | found["get_hi"] << 32 | found["get"] << 2
-    fields = [("pb", f"{address:#x}"), ("ndw", str(found["length"]))]
-    fields += [(name, "1") for name in ("level", "sync", "fetch") if found[name]]
-    return _packet("ENTRY", at, raw, fields, host.GP_ENTRY.unknown(entry))
+    fields: Fields = [("pb", f"{address:#x}"), ("ndw", count(found["length"]))]
+    fields += [(name, names[1]) for name, names in _VALUES.items() if found[name]]
+    return _packet("ENTRY", at, raw, fields, host.GP_ENTRY)
 
 
 def _is_new(arch: str) -> bool:
@@ -53,16 +62,34 @@ def _is_new(arch: str) -> bool:
 def _control(at: int, raw: list[int], entry: int, opcodes: dict[int, str]) -> Packet:
     found = host.GP_CONTROL.unpack(entry)
     name = opcodes.get(found["opcode"], f"?{found['opcode']:#04x}")
-    stray = host.GP_CONTROL.unknown(entry)
     if name == "SET_PB_SEGMENT_EXTENDED_BASE":
         base = EXTENDED_BASE.unpack(found["operand"])["operand"] << _BASE_SHIFT
-        stray |= EXTENDED_BASE.unknown(found["operand"])
-        return _packet(name, at, raw, [("base", f"{base:#x}")], stray)
-    operand = [("operand", f"{found['operand']:#x}")] if found["operand"] else []
-    return _packet(name, at, raw, operand, stray)
+        more = EXTENDED_BASE.unknown(found["operand"])
+        return _packet(name, at, raw, [("base", f"{base:#x}")], host.GP_CONTROL, more)
+    operand = [("operand", hexadecimal(found["operand"]))] if found["operand"] else []
+    return _packet(name, at, raw, operand, host.GP_CONTROL)
 
 
-def _packet(name: str, at: int, raw: list[int], fields: Fields, stray: int) -> Packet:
+def _packet(
+    name: str, at: int, raw: list[int], fields: Fields, layout: Layout, more: int = 0
+) -> Packet:
+    """more: bits of the operand that mean nothing here."""
+    entry = raw[1] << 32 | raw[0]
+    stray = layout.unknown(entry) | more
     if stray:
         fields = [*fields, ("reserved", f"?{stray:#x}")]
-    return Packet("GP", name, at, raw, fields, unknown=bool(stray) or name.startswith("?"))
+    is_unknown = bool(stray) or name.startswith("?")
+    bits = partial(_bits, layout, entry, name)
+    return Packet("GP", name, at, raw, fields, bits, unknown=is_unknown)
+
+
+def _bits(layout: Layout, entry: int, name: str) -> Iterator[BitField]:
+    """Every field of an entry, by the word that holds it."""
+    for field, value in layout.unpack(entry).items():
+        high, low = layout.fields[field]
+        at = low // WORD_BITS
+        text = _VALUES[field][value] if field in _VALUES else hexadecimal(value)
+        if field == "opcode":
+            text = Shown(name, value) if name.startswith("?") else name
+        span = high - at * WORD_BITS, low - at * WORD_BITS
+        yield BitField(at, span, field.upper(), text, value)

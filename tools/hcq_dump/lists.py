@@ -1,4 +1,4 @@
-"""Lists that a call pointed to, as a recording holds them: as text, numbers by name.
+"""Lists that a call pointed to, as a recording holds them: decoded, numbers by name.
 
 Source of the indices: NVIDIA open-gpu-kernel-modules, ctrl/ctrl2080gpu.h, ctrl0080gr.h,
 ctrl2080gr.h, ctrl2080fb.h.
@@ -11,6 +11,7 @@ from cffi import FFI
 from hcq.ioctl_defs import amdgpu, kfd, listed, nv_ctrl
 from tools.hcq_dump.classes import NAMES
 
+UNREAD = "?unread"
 _INFO = "struct NVXXXX_CTRL_XXX_INFO"
 _FFIS: dict[str, FFI] = {"NV_": nv_ctrl.ffi, "KFD": kfd.ffi, "DRM": amdgpu.ffi}
 
@@ -41,22 +42,36 @@ def texts(record: dict[str, Any], when: str) -> dict[str, str]:
 def _text(name: str, field: str, entry: dict[str, Any], when: str) -> str:
     item, data = str(entry["item"]), bytes.fromhex(entry[when])
     if not data:
-        return "?unread"
+        return UNREAD
     ffi = _FFIS[name[:3]]
     if field == "classList":
-        return _numbers(ffi, item, data)
+        return "[" + ",".join(_classes(ffi, item, data)) + "]"
     if item == _INFO:
-        return _infos(ffi, data, _INFOS.get(field, {}))
+        pairs = _infos(ffi, data, _INFOS.get(field, {})).items()
+        return "{" + ",".join(f"{index}={value:#x}" for index, value in pairs) + "}"
     return listed(ffi, item, data) + ("..." if len(data) < entry["size"] else "")
 
 
-def _numbers(ffi: FFI, item: str, data: bytes) -> str:
+def as_json(record: dict[str, Any], when: str) -> dict[str, object]:
+    """As texts(), but class lists as lists and info lists as objects of numbers."""
+    found: dict[str, object] = {}
+    for field, text in texts(record, when).items():
+        entry = record["lists"][field]
+        item, data = str(entry["item"]), bytes.fromhex(entry[when])
+        found[field] = text
+        if data and field == "classList":
+            found[field] = _classes(nv_ctrl.ffi, item, data)
+        elif data and item == _INFO:
+            found[field] = _infos(nv_ctrl.ffi, data, _INFOS.get(field, {}))
+    return found
+
+
+def _classes(ffi: FFI, item: str, data: bytes) -> list[str]:
     """Class numbers: names where one is known."""
     found = [int(number) for number in ffi.from_buffer(f"{item}[]", data)]
-    return "[" + ",".join(NAMES.get(n, f"?{n:#06x}") for n in found if n) + "]"
+    return [NAMES.get(number, f"?{number:#06x}") for number in found if number]
 
 
-def _infos(ffi: FFI, data: bytes, names: dict[int, str]) -> str:
+def _infos(ffi: FFI, data: bytes, names: dict[int, str]) -> dict[str, int]:
     pairs = ffi.from_buffer(f"{_INFO}[]", data)
-    shown = [f"{names.get(p.index, f'?{p.index:#x}')}={p.data:#x}" for p in pairs]
-    return "{" + ",".join(shown) + "}"
+    return {names.get(pair.index, f"?{pair.index:#x}"): int(pair.data) for pair in pairs}

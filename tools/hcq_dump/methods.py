@@ -1,132 +1,175 @@
-"""Methods of NVIDIA classes by number: names, fields, and words that belong together."""
+"""Which methods each NVIDIA class has, and what words sent to them mean."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from types import ModuleType
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 
-from hcq.bits import Layout
-from hcq.nv.defs import classes, compute, copy, host
-from tools.hcq_dump.fields import number
-from tools.hcq_dump.record import Fields
+from tools.hcq_dump.classes import NAMES
+from tools.hcq_dump.compute_methods import AMPERE_A, AMPERE_B, BLACKWELL, INLINE_TO_MEMORY
+from tools.hcq_dump.copy_methods import COPY
+from tools.hcq_dump.fields import address, number, words
+from tools.hcq_dump.host_methods import HOST, MEMORY_OPERATIONS
+from tools.hcq_dump.method_table import WORD_BITS, Method, Table
+from tools.hcq_dump.record import BitField, Fields
 
-_HOST_NAMES = (
-    *("SET_OBJECT", "NOP", "NON_STALL_INTERRUPT", "MEM_OP_A", "MEM_OP_B", "MEM_OP_C", "MEM_OP_D"),
-    *("SEM_ADDR_LO", "SEM_ADDR_HI", "SEM_PAYLOAD_LO", "SEM_PAYLOAD_HI", "SEM_EXECUTE"),
-    *("WFI", "YIELD"),
-)
-# Methods of the engines lie between these offsets.
-_ENGINE_METHODS = range(host.HOST_METHODS_END, 0x2000)
-_INLINE_RECORD_WORDS = 96  # LOAD_INLINE_QMD_DATA(i), one word each
-_REPORT_SEMAPHORE_64 = range(
-    compute.SET_REPORT_SEMAPHORE_PAYLOAD_LOWER, compute.REPORT_SEMAPHORE_EXECUTE + 4
-)
-_COMPUTE_CLASSES = (0xC6C0, 0xC7C0, 0xC9C0, 0xCBC0, 0xCDC0, 0xCEC0)
-_COPY_CLASSES = (0xC6B5, 0xC7B5, 0xC8B5, 0xC9B5, 0xCAB5)
-
-# Two methods that make one value: the first one's name, whether it is the upper word, the joint
-# name. The second one is the next method.
-_JOINED: dict[str, tuple[bool, str]] = {
-    "SEM_ADDR_LO": (False, "SEM_ADDR"),
-    "SEM_PAYLOAD_LO": (False, "SEM_PAYLOAD"),
-    "OFFSET_IN_UPPER": (True, "OFFSET_IN"),
-    "OFFSET_OUT_UPPER": (True, "OFFSET_OUT"),
-    "SET_SEMAPHORE_A": (True, "SET_SEMAPHORE"),
-    "SET_REPORT_SEMAPHORE_A": (True, "SET_REPORT_SEMAPHORE"),
-    "SET_SHADER_LOCAL_MEMORY_A": (True, "SET_SHADER_LOCAL_MEMORY"),
-    "SET_SHADER_LOCAL_MEMORY_NON_THROTTLED_A": (True, "SET_SHADER_LOCAL_MEMORY_NON_THROTTLED"),
-    "SET_SHADER_LOCAL_MEMORY_WINDOW_A": (True, "SET_SHADER_LOCAL_MEMORY_WINDOW"),
-    "SET_SHADER_SHARED_MEMORY_WINDOW_A": (True, "SET_SHADER_SHARED_MEMORY_WINDOW"),
+TABLES: dict[int, Table] = {
+    0xA140: INLINE_TO_MEMORY,
+    0xC6C0: AMPERE_A,
+    **dict.fromkeys((0xC7C0, 0xC9C0, 0xCBC0), AMPERE_B),
+    **dict.fromkeys((0xCDC0, 0xCEC0), BLACKWELL),
+    **dict.fromkeys((0xC6B5, 0xC7B5, 0xC8B5, 0xC9B5, 0xCAB5), COPY),
 }
-
-
-def _named(module: ModuleType, prefix: str) -> dict[int, str]:
-    found = vars(module).items()
-    return {v: k.removeprefix(prefix) for k, v in found if k.startswith(prefix)}
-
-
-# (method, field): its values by name.
-_VALUES: dict[tuple[str, str], Mapping[int, str]] = {
-    ("SEM_EXECUTE", "operation"): {item.value: item.name for item in host.Operation},
-    ("SEM_EXECUTE", "reduction"): {item.value: item.name for item in host.Reduction},
-    ("MEM_OP_D", "operation"): {
-        value: name.removeprefix("MEM_OP_")
-        for name, value in vars(host).items()
-        if name.startswith("MEM_OP_") and isinstance(value, int) and value not in range(0x28, 0x38)
-    },
-    ("SEND_SIGNALING_PCAS2_B", "pcas_action"): _named(compute, "PCAS_"),
-}
+CACHED = 1 << 12  # words of a stream repeat
+IMMEDIATE_HIGH = 28  # the highest bit of the data in a header
+_MEM_OP_D = next(offset for offset, method in HOST.items() if method.name == "MEM_OP_D")
 
 
 @dataclass(frozen=True)
-class Table:
-    """The methods of one kind of class: names by offset, bit fields by name."""
+class Sent:
+    """A word for a method: where in its packet the word is, and at which bit it begins there."""
 
-    names: Mapping[int, str]
-    layouts: Mapping[str, Layout]
-
-
-def _layouts(module: ModuleType) -> dict[str, Layout]:
-    return {found.name: found for found in vars(module).values() if isinstance(found, Layout)}
+    at: int
+    method: int
+    word: int
+    low_bit: int = 0
 
 
-def _engine(module: ModuleType) -> Table:
-    names = {
-        value: name
-        for name, value in vars(module).items()
-        if isinstance(value, int) and value in _ENGINE_METHODS
-    }
-    return Table(names, _layouts(module))
+@dataclass
+class Meaning:
+    """What words mean, for the line, and whether all of it is known."""
+
+    fields: Fields = field(default_factory=list)
+    known: bool = True
 
 
-def _compute() -> Table:
-    table = _engine(compute)
-    inline = {
-        compute.LOAD_INLINE_QMD_DATA + 4 * index: f"LOAD_INLINE_QMD_DATA_{index}"
-        for index in range(1, _INLINE_RECORD_WORDS)
-    }
-    return Table({**table.names, **inline}, table.layouts)
+def meaning(table: Table, sent: Sequence[Sent]) -> Meaning:
+    """The words of one header. Fields of another than the first method have its name before."""
+    table = _with_operation(table, sent)
+    found = Meaning()
+    for group in _groups(table, sent):
+        found.fields += _shown(table, group, group[0].method == sent[0].method)
+    found.known = all(_is_known(table.get(item.method), item.word) for item in sent)
+    return found
 
 
-def _oldest_compute(table: Table) -> Table:
-    names = {k: v for k, v in table.names.items() if k not in _REPORT_SEMAPHORE_64}
-    return Table(names, table.layouts)
+def bit_by_bit(table: Table, sent: Sequence[Sent]) -> list[BitField]:
+    """Every field of every word, zeros too."""
+    table = _with_operation(table, sent)
+    return [bits for item in sent for bits in _bits(table.get(item.method), item)]
 
 
-HOST = Table({vars(host)[name]: name for name in _HOST_NAMES}, _layouts(host))
-_COMPUTE = _compute()
-TABLES: dict[int, Table] = {
-    **dict.fromkeys(_COMPUTE_CLASSES, _COMPUTE),
-    classes.AMPERE_COMPUTE_A: _oldest_compute(_COMPUTE),
-    **dict.fromkeys(_COPY_CLASSES, _engine(copy)),
-}
+@lru_cache(maxsize=CACHED)
+def _is_known(method: Method | None, word: int) -> bool:
+    if method is None or method.layout.unknown(word):
+        return False
+    values = method.layout.unpack(word).items()
+    return not any(value_text(method, name, value)[0] == "?" for name, value in values)
 
 
-def joined(table: Table, method: int) -> tuple[bool, str] | None:
-    """(whether the first word is the upper one, name) of a value that this and the next make."""
-    return _JOINED.get(table.names.get(method, ""))
+def _with_operation(table: Table, sent: Sequence[Sent]) -> Table:
+    """The methods; the host's MEM_OP_A to MEM_OP_C as the operation behind them has them."""
+    for item in sent if table is HOST else ():
+        if item.method == _MEM_OP_D:
+            operation = HOST[_MEM_OP_D].layout.unpack(item.word)["OPERATION"]
+            name = HOST[_MEM_OP_D].values["OPERATION"].text(operation)
+            return {**HOST, **MEMORY_OPERATIONS.get(str(name), {})}
+    return table
 
 
-def word_fields(table: Table, method: int, word: int) -> tuple[Fields, bool]:
-    """What a word means to a method, and whether all of it is known."""
-    name = table.names.get(method)
-    if name is None:
-        return [(f"?{method:#06x}", f"{word:#x}")], False
-    layout = table.layouts.get(name)
-    if layout is None:
-        return [(name, number(word))], True
-    found = [
-        (field.upper(), _value(name, field, value))
-        for field, value in reversed(layout.unpack(word).items())
-        if value or ((name, field) in _VALUES and field == "operation")
+def _groups(table: Table, sent: Sequence[Sent]) -> Iterator[list[Sent]]:
+    """What is shown as one value: words for one method, or two methods that make one."""
+    index = 0
+    while index < len(sent):
+        end = index + 1
+        while end < len(sent) and sent[end].method == sent[index].method:
+            end += 1
+        method = table.get(sent[index].method)
+        if end == index + 1 and method is not None and method.pair and _follows(sent, index):
+            end += 1
+        yield list(sent[index:end])
+        index = end
+
+
+def _follows(sent: Sequence[Sent], index: int) -> bool:
+    after = sent[index + 1 : index + 2]
+    return bool(after) and after[0].method == sent[index].method + 4
+
+
+def _shown(table: Table, group: list[Sent], first: bool) -> Fields:
+    method = table.get(group[0].method)
+    if method is None:
+        return [(f"?{group[0].method:#06x}", words(item.word for item in group))]
+    if len(group) == 1:
+        return _word_fields(method, group[0].word, first)
+    if method.pair and group[1].method != group[0].method:
+        low, high = (item.word for item in group)
+        if method.pair == "high":
+            low, high = high, low
+        strays = [_stray(table, item) for item in group]
+        other = table[group[1].method].name
+        return [(_joined(method.name, other), address(low, high)), *_reserved(strays)]
+    return [(method.name, words(item.word for item in group))]
+
+
+def _joined(first: str, second: str) -> str:
+    """SEM_ADDR_LO:HI of SEM_ADDR_LO and SEM_ADDR_HI."""
+    stem = first.rpartition("_")[0] + "_"
+    if second.startswith(first + "_"):
+        return f"{first}:{second.removeprefix(first + '_')}"
+    return f"{first}:{second.removeprefix(stem)}"
+
+
+def _stray(table: Table, item: Sent) -> int:
+    method = table.get(item.method)
+    return 0 if method is None else method.layout.unknown(item.word)
+
+
+def _reserved(strays: Iterable[int]) -> Fields:
+    return [("reserved", f"?{stray:#x}") for stray in strays if stray]
+
+
+@lru_cache(maxsize=CACHED)
+def _word_fields(method: Method, word: int, first: bool) -> Fields:
+    """What is worth a word on the line: fields that are not zero, zeros that say something."""
+    strays = _reserved([method.layout.unknown(word)])
+    if method.is_plain:
+        return [(method.name, number(word)), *strays]
+    prefix = "" if first else f"{method.name}."
+    values = method.layout.unpack(word)
+    shown = [
+        (prefix + name, value_text(method, name, value))
+        for name, value in values.items()
+        if value or method.shows_zero(name, values)
     ]
-    stray = layout.unknown(word)
+    return [*(shown or [(method.name, number(word))]), *strays]
+
+
+def value_text(method: Method, name: str, value: int) -> str:
+    """The name of a field's value, or the number."""
+    if method.name == "SET_OBJECT" and name == "NVCLASS":
+        return NAMES.get(value, f"?{value:#06x}")
+    return method.values[name].text(value) or number(value)
+
+
+def _bits(method: Method | None, item: Sent) -> Iterator[BitField]:
+    width = WORD_BITS - item.low_bit
+    if method is None:
+        span = (width - 1 + item.low_bit, item.low_bit)
+        yield BitField(item.at, span, f"?{item.method:#06x}", number(item.word), item.word)
+        return
+    values: Mapping[str, int] = method.layout.unpack(item.word)
+    for name, value in values.items():
+        high, low = method.layout.fields[name]
+        if item.low_bit + low > IMMEDIATE_HIGH and item.low_bit:
+            continue
+        span = (min(high + item.low_bit, _top(item)), low + item.low_bit)
+        label = method.name if method.is_plain else f"{method.name}.{name}"
+        yield BitField(item.at, span, label, value_text(method, name, value), value)
+    stray = method.layout.unknown(item.word)
     if stray:
-        found.append(("reserved", f"?{stray:#x}"))
-    return found or [(name, number(word))], not stray
+        span = (_top(item), item.low_bit)
+        yield BitField(item.at, span, f"{method.name}.reserved", f"?{stray:#x}", stray)
 
 
-def _value(name: str, field: str, value: int) -> str:
-    known = _VALUES.get((name, field))
-    if known is None:
-        return number(value)
-    return known.get(value, f"?{value:#x}")
+def _top(item: Sent) -> int:
+    return IMMEDIATE_HIGH if item.low_bit else WORD_BITS - 1

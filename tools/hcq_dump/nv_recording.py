@@ -1,6 +1,6 @@
 """What is particular to recordings of NVIDIA devices: rings of pointers, calls with a status."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hcq.bits import align
@@ -67,7 +67,14 @@ class _Memory:
 
     def records(self) -> list[int]:
         """What lies behind the methods, from the next place for a launch record."""
-        return self.words[align(self.methods_end, ALIGNMENT_WORDS) :]
+        return self.words[self._records_start() :]
+
+    def records_at(self) -> int:
+        """The address of that place."""
+        return self.address + self._records_start() * WORD
+
+    def _records_start(self) -> int:
+        return align(self.methods_end, ALIGNMENT_WORDS)
 
 
 def streams(record: dict[str, Any]) -> Iterator[Stream]:
@@ -80,16 +87,31 @@ def streams(record: dict[str, Any]) -> Iterator[Stream]:
     yield Stream("gpfifo", Place(device, queue, number, 0), ring, arch)
     pieces = [(_address(entry), _count(entry)) for entry in entries if _count(entry)]
     memories = _memories(record, pieces)
-    buffer = 1
-    for address, count in pieces:
-        memory = next((found for found in memories if found.holds(address)), None)
-        words = memory.piece(address, count) if memory else []
-        yield Stream("pushbuffer", Place(device, queue, number, buffer), words, arch, count)
-        buffer += 1
-    for memory in memories:
-        if memory.records():
-            yield Stream("qmd", Place(device, queue, number, buffer), memory.records(), arch)
-            buffer += 1
+    words = [_piece(memories, address, count) for address, count in pieces]
+    behind = [memory for memory in memories if memory.records()]
+    first = 1 + len(pieces)
+    shown = _places(behind, first)
+    for buffer, ((address, count), found) in enumerate(zip(pieces, words, strict=True), 1):
+        place = Place(device, queue, number, buffer, address)
+        yield Stream("pushbuffer", place, found, arch, count, shown)
+    for buffer, memory in enumerate(behind, first):
+        place = Place(device, queue, number, buffer, memory.records_at())
+        yield Stream("qmd", place, memory.records(), arch)
+
+
+def _piece(memories: list["_Memory"], address: int, count: int) -> list[int]:
+    memory = next((found for found in memories if found.holds(address)), None)
+    return memory.piece(address, count) if memory else []
+
+
+def _places(memories: list["_Memory"], first: int) -> dict[int, str]:
+    """Where each place for a launch record is shown: buffer and offset, by address."""
+    step = ALIGNMENT_WORDS * WORD
+    return {
+        memory.records_at() + offset: f"b{buffer}+{offset:#06x}"
+        for buffer, memory in enumerate(memories, first)
+        for offset in range(0, len(memory.records()) * WORD, step)
+    }
 
 
 def _memories(record: dict[str, Any], pieces: list[tuple[int, int]]) -> list[_Memory]:
@@ -132,27 +154,45 @@ def inner(record: dict[str, Any]) -> list[str]:
     data = bytes.fromhex(str(record.get("inner", "")))
     if not data:
         return []
-    number = int(record["args"].get("cmd", record["args"].get("hClass", "0x0")), 16)
-    struct = _INNER.get(number, {}).get(len(data))
+    struct = _inner_struct(record, data)
     if struct is None:
         return [f"inner=?0x{data.hex()}"]
-    before = _fields(struct, data) | _listed(struct, record, "in")
-    after = _fields(struct, bytes.fromhex(record["inner_out"])) | _listed(struct, record, "out")
+    before = _fields(struct, data) | _listed(struct, lists.texts(record, "in"))
+    back = bytes.fromhex(record["inner_out"])
+    after = _fields(struct, back) | _listed(struct, lists.texts(record, "out"))
     sent = [f"{key}={value}" for key, value in before.items() if value not in _NOTHING]
     changed = [f"{key}={value}" for key, value in after.items() if before[key] != value]
     words = [f"inner={{{','.join(sent)}}}"]
     return words + ([f"inner_out={{{','.join(changed)}}}"] if changed else [])
 
 
-def _fields(struct: Ioctl, data: bytes) -> dict[str, str]:
+def inner_json(record: dict[str, Any]) -> dict[str, object]:
+    """The further arguments before and after a call, every field; as hex where unknown."""
+    data = bytes.fromhex(str(record.get("inner", "")))
+    if not data:
+        return {}
+    struct = _inner_struct(record, data)
+    if struct is None:
+        return {"inner": f"?0x{data.hex()}", "inner_out": f"?0x{record['inner_out']}"}
+    before = _fields(struct, data) | _listed(struct, lists.as_json(record, "in"))
+    back = bytes.fromhex(record["inner_out"])
+    after = _fields(struct, back) | _listed(struct, lists.as_json(record, "out"))
+    return {"inner": before, "inner_out": after}
+
+
+def _inner_struct(record: dict[str, Any], data: bytes) -> Ioctl | None:
+    number = int(record["args"].get("cmd", record["args"].get("hClass", "0x0")), 16)
+    return _INNER.get(number, {}).get(len(data))
+
+
+def _fields(struct: Ioctl, data: bytes) -> dict[str, Any]:
     args = struct.args()
     struct.ffi.memmove(args, data, struct.size)
     return struct.values(args)
 
 
-def _listed(struct: Ioctl, record: dict[str, Any], when: str) -> dict[str, str]:
-    """What the further arguments point to, instead of the pointer."""
-    found = lists.texts(record, when)
+def _listed(struct: Ioctl, found: Mapping[str, Any]) -> dict[str, Any]:
+    """What the further arguments point to, instead of the pointers."""
     return {item.field: found[item.field] for item in struct.lists if item.field in found}
 
 

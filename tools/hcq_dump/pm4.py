@@ -1,11 +1,22 @@
 """PM4 words to packets. Decodes what is there; never reads past the end."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from hcq.amd.defs import pm4, registers
 from hcq.bits import Layout
-from tools.hcq_dump.fields import COMPARE, address, bits, number, upper
-from tools.hcq_dump.record import Fields, Packet
+from tools.hcq_dump.fields import (
+    COMPARE,
+    address,
+    bit_fields,
+    bits,
+    count,
+    hexadecimal,
+    number,
+    upper,
+    words,
+)
+from tools.hcq_dump.record import BitField, Fields, Packet
 
 Decoder = Callable[[list[int]], Fields]
 
@@ -28,33 +39,33 @@ EVENTS = {
 }
 
 
-def decode(words: list[int]) -> Iterator[Packet]:
+def decode(listed: list[int]) -> Iterator[Packet]:
     """Every packet of the words; the last one may be torn."""
     at = 0
-    while at < len(words):
-        packet = _packet(words, at)
+    while at < len(listed):
+        packet = _packet(listed, at)
         yield packet
         at += len(packet.raw)
 
 
-def _packet(words: list[int], at: int) -> Packet:
-    head = words[at]
+def _packet(listed: list[int], at: int) -> Packet:
+    head = listed[at]
     fields = pm4.HEADER.unpack(head)
     if head == pm4.TYPE2_FILLER:
         return Packet("PM4", "FILLER", at, [head])
     if fields["type"] != pm4.TYPE3:
-        kind = [("type", str(fields["type"]))]
+        kind: Fields = [("type", count(fields["type"]))]
         return Packet("PM4", f"?{head:#010x}", at, [head], kind, unknown=True,
                       notes=["not a type 2 filler or type 3 packet"])  # fmt: skip
     code = fields["opcode"]
     if code == pm4.Opcode.NOP and fields["count"] == pm4.NOP_ONE_WORD_COUNT:
         return Packet("PM4", "NOP", at, [head])
     needs = fields["count"] + 1
-    body = words[at + 1 : at + 1 + needs]
+    body = listed[at + 1 : at + 1 + needs]
     raw = [head, *body]
     known = code in pm4.Opcode._value2member_map_
     name = pm4.Opcode(code).name if known else f"?{code:#04x}"
-    flags = [(k, "1") for k in ("predicate",) if fields[k]]
+    flags: Fields = [(k, count(1)) for k in ("predicate",) if fields[k]]
     if len(body) < needs:
         torn = _listed(body)
         return Packet("PM4", name, at, raw, flags + torn, torn=True, unknown=not known,
@@ -71,20 +82,20 @@ def _known(code: pm4.Opcode, at: int, raw: list[int], flags: Fields) -> Packet:
     if len(body) < length:
         note = f"{code.name} has {length} words, this one {len(body)}"
         return Packet("PM4", code.name, at, raw, flags + _plain(body), notes=[note], unknown=True)
-    children = _register_bits(code, body)
-    return Packet("PM4", code.name, at, raw, flags + decoder(body), children)
+    return Packet("PM4", code.name, at, raw, flags + decoder(body),
+                  partial(_bits, code, raw[0], body))  # fmt: skip
 
 
 def _plain(body: list[int]) -> Fields:
-    return [(f"w{i}", f"{word:#x}") for i, word in enumerate(body)]
+    return [(f"w{i}", hexadecimal(word)) for i, word in enumerate(body)]
 
 
 def _listed(body: list[int]) -> Fields:
-    return [("words", ",".join(f"{w:#x}" for w in body))] if body else []
+    return [("words", words(body))] if body else []
 
 
 def _nop(body: list[int]) -> Fields:
-    return [("words", str(len(body)))]
+    return [("words", count(len(body)))]
 
 
 def register_name(register: int) -> str:
@@ -97,32 +108,36 @@ def register_name(register: int) -> str:
 def _set_registers(base: int) -> Decoder:
     def decoder(body: list[int]) -> Fields:
         first = base + pm4.SET_REG_OFFSET.unpack(body[0])["reg_offset"]
-        return [(register_name(first + i), f"{word:#x}") for i, word in enumerate(body[1:])]
+        return [(register_name(first + i), hexadecimal(word)) for i, word in enumerate(body[1:])]
 
     return decoder
 
 
-def _register_bits(code: pm4.Opcode, body: list[int]) -> Fields:
-    """Bit fields of registers whose layout is known."""
-    if code is not pm4.Opcode.SET_SH_REG:
-        return []
-    found: Fields = []
-    names = [name for name, _ in _set_registers(pm4.SH_BASE)(body)]
-    for name, word in zip(names, body[1:], strict=True):
-        layout = REGISTER_LAYOUTS.get(name)
-        found += [(f"{name}.{k}", v) for k, v in bits(layout, word)] if layout else []
+def _bits(code: pm4.Opcode, head: int, body: list[int]) -> list[BitField]:
+    """Bit fields of the header and of registers; a register without a layout is one field."""
+    found = list(bit_fields(pm4.HEADER, head, 0))
+    if code not in (pm4.Opcode.SET_SH_REG, pm4.Opcode.SET_UCONFIG_REG):
+        return found
+    names = [name for name, _ in DECODERS[code][0](body)]
+    for index, (name, word) in enumerate(zip(names, body[1:], strict=True)):
+        layout = REGISTER_LAYOUTS.get(name) or Layout(name, 32, {"value": (31, 0)})
+        found += bit_fields(layout, word, index + 2, f"{name}.")
+        stray = layout.unknown(word)
+        if stray:
+            reserved = f"{name}.reserved", f"?{stray:#x}"
+            found.append(BitField(index + 2, (31, 0), *reserved, stray))
     return found
 
 
 def _dispatch(body: list[int]) -> Fields:
-    sizes = [(k, str(v)) for k, v in zip("xyz", body, strict=False)]
+    sizes = [(k, count(v)) for k, v in zip("xyz", body, strict=False)]
     return sizes + upper(bits(registers.DISPATCH_INITIATOR, body[3]))
 
 
 def _indirect_buffer(body: list[int]) -> Fields:
     control = pm4.INDIRECT_BUFFER_CONTROL.unpack(body[2])
     rest = bits(pm4.INDIRECT_BUFFER_CONTROL, body[2], skip=("ib_size",))
-    return [("ib", address(body[0], body[1])), ("ndw", str(control["ib_size"])), *rest]
+    return [("ib", address(body[0], body[1])), ("ndw", count(control["ib_size"])), *rest]
 
 
 def _acquire(body: list[int]) -> Fields:
@@ -137,28 +152,27 @@ def _release(body: list[int]) -> Fields:
     caches = bits(pm4.RELEASE_MEM_EVENT, body[0], skip=("event_type", "event_index"))
     select = pm4.RELEASE_MEM_SELECT.unpack(body[1])
     found = [("event", EVENTS.get(event, f"?{event:#x}")), *upper(caches)]
-    found += [("data_sel", str(select["data_sel"]))]
+    found += [("data_sel", count(select["data_sel"]))]
     if select["data_sel"]:
         found += [("mem", address(body[2], body[3])), ("data", address(body[4], body[5]))]
     if select["int_sel"]:
-        found += [("int_sel", str(select["int_sel"])), ("ctxid", str(body[6]))]
+        found += [("int_sel", count(select["int_sel"])), ("ctxid", count(body[6]))]
     return found
 
 
 def _wait(body: list[int]) -> Fields:
     control = pm4.WAIT_REG_MEM_CONTROL.unpack(body[0])
     memory = control["mem_space"] == pm4.WAIT_SPACE_MEMORY
-    where = ("mem", address(body[1], body[2])) if memory else ("reg", f"{body[1]:#x}")
+    where = ("mem", address(body[1], body[2])) if memory else ("reg", hexadecimal(body[1]))
     mask = "~0" if body[4] == 0xFFFFFFFF else f"{body[4]:#x}"
-    extra = [("operation", str(control["operation"]))] if control["operation"] else []
+    extra = [("operation", count(control["operation"]))] if control["operation"] else []
     func = ("func", COMPARE.get(control["function"], f"?{control['function']}"))
     return [func, where, ("ref", number(body[3])), ("mask", mask), *extra]
 
 
 def _write_data(body: list[int]) -> Fields:
     control = bits(pm4.WRITE_DATA_CONTROL, body[0])
-    data = ",".join(f"{word:#x}" for word in body[3:])
-    return [*control, ("dst", address(body[1], body[2])), ("data", data)]
+    return [*control, ("dst", address(body[1], body[2])), ("data", words(body[3:]))]
 
 
 def _copy_data(body: list[int]) -> Fields:
@@ -169,7 +183,7 @@ def _copy_data(body: list[int]) -> Fields:
 def _event(body: list[int]) -> Fields:
     control = pm4.EVENT_WRITE_CONTROL.unpack(body[0])
     event = EVENTS.get(control["event_type"], f"?{control['event_type']:#x}")
-    return [("event", event), ("index", str(control["event_index"]))]
+    return [("event", event), ("index", count(control["event_index"]))]
 
 
 def _dma(body: list[int]) -> Fields:

@@ -4,16 +4,21 @@ Never reads past the end. Which class a subchannel holds is followed over all wo
 channel: SET_OBJECT says it.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from hcq.bits import Layout
 from hcq.nv.arch import ARCHES
-from hcq.nv.defs import classes, host
+from hcq.nv.defs import compute, host
 from hcq.nv.defs.host import SecOp
 from hcq.nv.methods import COMPUTE_SUBCHANNEL, COPY_SUBCHANNEL
-from tools.hcq_dump.methods import HOST, TABLES, Table, joined, word_fields
-from tools.hcq_dump.record import Fields, Packet
+from tools.hcq_dump.classes import NAMES
+from tools.hcq_dump.fields import bit_fields, count, hexadecimal, words
+from tools.hcq_dump.host_methods import HOST
+from tools.hcq_dump.method_table import Table
+from tools.hcq_dump.methods import TABLES, Sent, bit_by_bit, meaning
+from tools.hcq_dump.record import BitField, Fields, Packet
 
 # Source: NVIDIA open-gpu-doc, classes/host/clc56f.h, NVC56F_DMA (TERT_OP, the _OLD fields).
 OLD_HEADER = Layout("OLD_HEADER", 32, {
@@ -28,11 +33,18 @@ SUBDEVICE_MASK = Layout("SUBDEVICE_MASK", 32, {
     "tert_op":        (17, 16),
     "subdevice_mask": (15,  4),
 })  # fmt: skip
+IMMEDIATE_HEADER = Layout("IMMEDIATE_HEADER", 32, {
+    "sec_op":            (31, 29),
+    "immd_data":         (28, 16),
+    "method_subchannel": (15, 13),
+    "method_address":    (11,  0),
+})  # fmt: skip
+_IMMEDIATE_BIT = IMMEDIATE_HEADER.fields["immd_data"][1]
 _MASK_OPERATIONS = {1: "SET_SUB_DEV_MASK", 2: "STORE_SUB_DEV_MASK", 3: "USE_SUB_DEV_MASK"}
 _FORMS = {
     SecOp.INC_METHOD: "INC",
     SecOp.NON_INC_METHOD: "NON_INC",
-    SecOp.ONE_INC: "ONE_INC",
+    SecOp.ONE_INC: "1INC",
     SecOp.IMMD_DATA_METHOD: "IMMD",
 }
 _OLD_FORMS = {SecOp.GRP0: "OLD_INC", SecOp.GRP2: "OLD_NON_INC"}
@@ -47,6 +59,7 @@ class Channel:
     arch: str = "sm_90"
     bound: dict[int, int] = field(default_factory=dict)
     noted: set[int] = field(default_factory=set)
+    records: Mapping[int, str] = field(default_factory=dict)  # address: where it is shown
 
     def __post_init__(self) -> None:
         row = next(row for row in ARCHES if row.name == self.arch)
@@ -66,6 +79,8 @@ class Channel:
             if subchannel not in self.noted:
                 self.noted.add(subchannel)
                 notes = [f"subchannel {subchannel} is bound elsewhere, taken as {number:04x}"]
+        if number in NAMES and number not in TABLES:
+            notes.append(f"{NAMES[number]}: its methods have no names here")
         return f"{number:04X}", TABLES.get(number), notes
 
 
@@ -75,153 +90,161 @@ class _Header:
     subchannel: int
     method: int
     count: int
+    layout: Layout
+
+    @property
+    def fields(self) -> Fields:
+        """What every line of a method says of its header."""
+        return [("subch", count(self.subchannel)), ("form", self.form)]
 
 
-def decode(words: list[int], channel: Channel | None = None, needed: int = 0) -> Iterator[Packet]:
+def decode(listed: list[int], channel: Channel | None = None, needed: int = 0) -> Iterator[Packet]:
     """Every packet of one segment; the last one may be torn.
 
     needed: how many words the segment has, where fewer may be here.
     """
     channel = channel or Channel()
-    missing = needed - len(words)
+    missing = needed - len(listed)
     if missing > 0:
-        yield from decode(words, channel)
-        yield Packet("PB", "UNRECORDED", len(words), [], [("words", str(missing))], torn=True)
+        yield from decode(listed, channel)
+        yield Packet("PB", "UNRECORDED", len(listed), [], [("words", count(missing))], torn=True)
         return
     at = 0
-    while at < len(words):
-        packet = _packet(words, at, channel)
+    while at < len(listed):
+        packet = _packet(listed, at, channel)
         yield packet
         at += len(packet.raw)
-        if packet.opcode == "END_PB_SEGMENT" and at < len(words):
-            rest = [("words", str(len(words) - at))]
-            yield Packet("PB", "UNFETCHED", at, words[at:], rest)
+        if packet.opcode == "END_PB_SEGMENT" and at < len(listed):
+            rest: Fields = [("words", count(len(listed) - at))]
+            yield Packet("PB", "UNFETCHED", at, listed[at:], rest)
             return
 
 
-def _packet(words: list[int], at: int, channel: Channel) -> Packet:
-    head = words[at]
+def bound_classes(listed: list[int]) -> list[int]:
+    """The classes that the words bind to subchannels, in order."""
+    channel, found = Channel(), list[int]()
+    for packet in decode(listed, channel):
+        if packet.opcode == "SET_OBJECT":
+            found += [number for number in channel.bound.values() if number not in found]
+    return found
+
+
+def _packet(listed: list[int], at: int, channel: Channel) -> Packet:
+    head = listed[at]
     if head == 0:
-        return _nothing(words, at)
+        return _nothing(listed, at)
     operation = host.METHOD_HEADER.unpack(head)["sec_op"]
     tert = OLD_HEADER.unpack(head)["tert_op"]
     if operation == SecOp.END_PB_SEGMENT:
         return _lone("END_PB_SEGMENT", at, head, head ^ SecOp.END_PB_SEGMENT << 29)
     if operation == SecOp.GRP0 and tert:
-        mask = [("SUBDEVICE_MASK", f"{SUBDEVICE_MASK.unpack(head)['subdevice_mask']:#x}")]
-        return _lone(_MASK_OPERATIONS[tert], at, head, SUBDEVICE_MASK.unknown(head), mask)
+        mask = hexadecimal(SUBDEVICE_MASK.unpack(head)["subdevice_mask"])
+        stray = SUBDEVICE_MASK.unknown(head)
+        return _lone(_MASK_OPERATIONS[tert], at, head, stray, [("SUBDEVICE_MASK", mask)])
     header = _header(head, operation, tert)
     if header is None:
-        kind = [("sec_op", str(operation)), ("tert_op", str(tert))]
+        kind: Fields = [("sec_op", count(operation)), ("tert_op", count(tert))]
         return Packet("PB", f"?{head:#010x}", at, [head], kind, unknown=True,
                       notes=["no method header"])  # fmt: skip
     if header.form == "IMMD":
         return _methods(header, at, [head], [header.count], channel)
-    body = words[at + 1 : at + 1 + header.count]
+    body = listed[at + 1 : at + 1 + header.count]
     return _methods(header, at, [head, *body], body, channel)
 
 
-def _nothing(words: list[int], at: int) -> Packet:
+def _nothing(listed: list[int], at: int) -> Packet:
     """Words of 0, which do nothing, as one packet."""
     end = at
-    while end < len(words) and words[end] == 0:
+    while end < len(listed) and listed[end] == 0:
         end += 1
-    return Packet("PB", "NOP", at, words[at:end])
+    return Packet("PB", "NOP", at, listed[at:end])
 
 
 def _lone(name: str, at: int, head: int, stray: int, fields: Fields | None = None) -> Packet:
     found = [*(fields or [])] + ([("reserved", f"?{stray:#x}")] if stray else [])
-    return Packet("PB", name, at, [head], found, unknown=bool(stray))
+    layout = SUBDEVICE_MASK if fields else Layout("END_PB_SEGMENT", 32, {"sec_op": (31, 29)})
+    bits = partial(_header_bits, layout, head)
+    return Packet("PB", name, at, [head], found, bits, unknown=bool(stray))
+
+
+def _header_bits(layout: Layout, head: int) -> tuple[BitField, ...]:
+    """The fields of a header word, in the header files' capitals."""
+    return tuple(replace(bits, name=bits.name.upper()) for bits in bit_fields(layout, head, 0))
 
 
 def _header(head: int, operation: int, tert: int) -> _Header | None:
     if operation in _OLD_FORMS:
-        old = OLD_HEADER.unpack(head)
-        form = _OLD_FORMS[SecOp(operation)]
+        layout, form, unit = OLD_HEADER, _OLD_FORMS[SecOp(operation)], 4
         if tert:
             return None
-        method = old["method_address"] * 4
-        return _Header(form, old["method_subchannel"], method, old["method_count"])
-    if operation not in _FORMS:
+    elif operation in _FORMS:
+        is_immediate = operation == SecOp.IMMD_DATA_METHOD
+        layout = IMMEDIATE_HEADER if is_immediate else host.METHOD_HEADER
+        form, unit = _FORMS[SecOp(operation)], 4
+    else:
         return None
-    new = host.METHOD_HEADER.unpack(head)
-    return _Header(
-        _FORMS[SecOp(operation)],
-        new["method_subchannel"],
-        new["method_address"] * 4,
-        new["method_count"],
-    )
+    found = layout.unpack(head)
+    amount = found.get("method_count", found.get("immd_data", 0))
+    method = found["method_address"] * unit
+    return _Header(form, found["method_subchannel"], method, amount, layout)
 
 
 def _methods(header: _Header, at: int, raw: list[int], data: list[int], channel: Channel) -> Packet:
     engine, table, notes = channel.table(header.subchannel, header.method)
-    known = table is not None and header.method in table.names
-    name = table.names[header.method] if table and known else f"?{header.method:#06x}"
-    fields = [] if header.form == "INC" else [("form", header.form)]
-    if table is None or not data:
-        fields += [("words", ",".join(f"{word:#x}" for word in data))] if data else []
+    method = table.get(header.method) if table else None
+    name = method.name if method else f"?{header.method:#06x}"
+    fields, known = header.fields, method is not None
+    sent = _sent(header, data)
+    if table is None:
+        fields += [("words", words(data))] if data else []
     else:
-        more, is_known = _words(header, data, table, channel)
-        fields += more
-        known = known and is_known
+        found = meaning(table, sent)
+        fields += found.fields
+        known = known and found.known
+        _follow(header.subchannel, table, sent, channel)
+        notes = [*notes, *_launches(table, sent, channel)]
     missing = 0 if header.form == "IMMD" else header.count - len(data)
     if missing:
         notes = [*notes, f"!torn needs {header.count}, has {len(data)}"]
-    if not known and name.startswith("?"):
+    if table is not None and method is None:
         notes = [*notes, f"unknown method on subchannel {header.subchannel}"]
-    return Packet(engine, name, at, raw, fields, notes=notes, unknown=not known, torn=missing > 0)
+    bits = partial(_bits, header.layout, raw[0], table, sent)
+    return Packet(engine, name, at, raw, fields, bits, notes, not known, missing > 0)
 
 
-def _words(header: _Header, data: list[int], table: Table, channel: Channel) -> tuple[Fields, bool]:
-    """The words' meanings, method by method; two that make one address are shown as one."""
-    if header.form in _STAYS and len(data) > 1:
-        values = ",".join(f"{word:#x}" for word in data)
-        return [(table.names.get(header.method, f"?{header.method:#06x}"), values)], True
-    fields: Fields = []
-    known = True
-    index = 0
-    while index < len(data):
-        method = _method_of(header, index)
-        pair = joined(table, method) if _moves_on(header, index, len(data)) else None
-        if pair is not None:
-            is_upper_first, name = pair
-            first, second = data[index], data[index + 1]
-            value = first << 32 | second if is_upper_first else second << 32 | first
-            fields.append((name, f"{value:#x}"))
-            index += 2
-            continue
-        if table is HOST and method == host.SET_OBJECT:
-            more, is_known = _bind(header.subchannel, data[index], channel)
-        else:
-            more, is_known = word_fields(table, method, data[index])
-        fields += more
-        known = known and is_known
-        index += 1
-    return fields, known
+def _bits(layout: Layout, head: int, table: Table | None, sent: list[Sent]) -> list[BitField]:
+    return [*_header_bits(layout, head), *(bit_by_bit(table, sent) if table else [])]
 
 
-def _method_of(header: _Header, index: int) -> int:
+def _sent(header: _Header, data: list[int]) -> list[Sent]:
+    """Each word with the method it goes to."""
+    if header.form == "IMMD":
+        return [Sent(0, header.method, data[0], _IMMEDIATE_BIT)]
+    return [
+        Sent(1 + index, header.method + 4 * _steps(header, index), word)
+        for index, word in enumerate(data)
+    ]
+
+
+def _steps(header: _Header, index: int) -> int:
     if header.form in _STAYS:
-        return header.method
-    step = min(index, 1) if header.form == "ONE_INC" else index
-    return header.method + 4 * step
+        return 0
+    return min(index, 1) if header.form == "1INC" else index
 
 
-def _moves_on(header: _Header, index: int, count: int) -> bool:
-    """Whether the next word is there and goes to the next method."""
-    return index + 1 < count and _method_of(header, index + 1) != _method_of(header, index)
+def _follow(subchannel: int, table: Table, sent: list[Sent], channel: Channel) -> None:
+    """Remember what SET_OBJECT binds."""
+    for item in sent:
+        if table is HOST and item.method == host.SET_OBJECT:
+            channel.bound[subchannel] = host.SET_OBJECT_WORD.unpack(item.word)["nvclass"]
 
 
-def _bind(subchannel: int, word: int, channel: Channel) -> tuple[Fields, bool]:
-    found = host.SET_OBJECT_WORD.unpack(word)
-    number = found["nvclass"]
-    channel.bound[subchannel] = number
-    is_known = number in TABLES
-    name = classes.NAMES.get(number, "") if is_known else f"?{number:#06x}"
-    fields = [("subchannel", str(subchannel)), ("NVCLASS", name)]
-    if found["engine"]:
-        fields.append(("ENGINE", str(found["engine"])))
-    stray = host.SET_OBJECT_WORD.unknown(word)
-    if stray:
-        fields.append(("reserved", f"?{stray:#x}"))
-    return fields, is_known and not stray
+def _launches(table: Table, sent: list[Sent], channel: Channel) -> Iterator[str]:
+    """Where the launch records lie that the words start."""
+    for item in sent:
+        method = table.get(item.method)
+        if method is None or method.name != "SEND_PCAS_A":
+            continue
+        address = item.word << compute.QMD_ADDRESS_SHIFT
+        shown = channel.records.get(address)
+        yield f"qmd={address:#x}" + (f" in {shown}" if shown else "")

@@ -1,60 +1,90 @@
 """NVIDIA launch records (QMD) to packets: one record, one line. Never reads past the end."""
 
 from collections.abc import Iterator
+from functools import partial
 
 from hcq.bits import Layout
 from hcq.nv.arch import ARCHES
 from hcq.nv.defs import qmd
-from tools.hcq_dump.fields import number
-from tools.hcq_dump.record import Fields, Packet
+from tools.hcq_dump.fields import count, counts, hexadecimal, number, words
+from tools.hcq_dump.record import BitField, Fields, Packet
 
+WORD_BITS = 32
 ALIGNMENT_WORDS = qmd.ALIGNMENT // 4
 BANKS = 8
+_VERSION = "qmd_major_version"
 # A version may give a field in larger units; then the unit is part of the field's name.
 _SHIFTS = {"_shifted4": 4, "_shifted6": 6, "_shifted7": 7}
 
 
-def decode(words: list[int], arch: str = "sm_90") -> Iterator[Packet]:
+def decode(listed: list[int], arch: str = "sm_90") -> Iterator[Packet]:
     """Every record of the words; each starts at a multiple of 256 bytes, the last may be torn."""
     at = 0
-    while at < len(words):
-        packet = _record(words, at, arch)
+    while at < len(listed):
+        packet = _record(listed, at, arch)
         yield packet
         at += len(packet.raw)
-        gap = words[at : at + -at % ALIGNMENT_WORDS]
+        gap = listed[at : at + -at % ALIGNMENT_WORDS]
         if gap:
             yield _padding(at, gap)
             at += len(gap)
 
 
 def _padding(at: int, gap: list[int]) -> Packet:
-    found = [("words", str(len(gap)))]
+    found: Fields = [("words", count(len(gap)))]
     if any(gap):
-        used = [(f"?w{index}", f"{word:#x}") for index, word in enumerate(gap) if word]
+        used = [(f"?w{index}", hexadecimal(word)) for index, word in enumerate(gap) if word]
         return Packet("QMD", "PADDING", at, gap, found + used, unknown=True)
     return Packet("QMD", "PADDING", at, gap, found)
 
 
-def _record(words: list[int], at: int, arch: str) -> Packet:
-    usual = next(row.qmd_version for row in ARCHES if row.name == arch)
-    data = b"".join(word.to_bytes(4, "little") for word in words[at:])
-    value = int.from_bytes(data, "little")
-    major = qmd.TABLES[usual].unpack(value)["qmd_major_version"]
+def version_of(listed: list[int], at: int = 0) -> int | None:
+    """The version that a record itself names, in the place where that version has it."""
+    value = _value(listed[at:])
+    matching = (v for v, layout in qmd.TABLES.items() if layout.unpack(value)[_VERSION] == v)
+    return next(matching, None)
+
+
+def arches_of(version: int) -> list[str]:
+    """The chips that take records of a version."""
+    return [row.name for row in ARCHES if version in _taken(row.qmd_version)]
+
+
+def _taken(usual: int) -> tuple[int, ...]:
     # Hopper takes version 3 as well; the version stands in the same bits there.
-    version = 3 if usual == 4 and major == 3 else usual
+    return (usual, 3) if usual == 4 else (usual,)
+
+
+def _value(listed: list[int]) -> int:
+    most = max(layout.size_bits for layout in qmd.TABLES.values()) // WORD_BITS
+    data = b"".join(word.to_bytes(4, "little") for word in listed[:most])
+    return int.from_bytes(data, "little")
+
+
+def _record(listed: list[int], at: int, arch: str) -> Packet:
+    usual = next(row.qmd_version for row in ARCHES if row.name == arch)
+    value = _value(listed[at:])
+    major = qmd.TABLES[usual].unpack(value)[_VERSION]
+    version = major if major in _taken(usual) else usual
     layout = qmd.TABLES[version]
-    needs = layout.size_bits // 32
-    raw = words[at : at + needs]
+    needs = layout.size_bits // WORD_BITS
+    raw = listed[at : at + needs]
     if len(raw) < needs:
-        listed = [("words", ",".join(f"{word:#x}" for word in raw))]
-        return Packet("QMD", f"QMDV{version:02}", at, raw, listed, torn=True,
+        return Packet("QMD", f"QMDV{version:02}", at, raw, [("words", words(raw))], torn=True,
                       notes=[f"!torn needs {needs}, has {len(raw)}"])  # fmt: skip
     if major != version:
-        listed = [("words", ",".join(f"{word:#x}" for word in raw))]
-        return Packet("QMD", f"?QMDV{major:02}", at, raw, listed, unknown=True,
-                      notes=[f"version {major} is none of {arch}"])  # fmt: skip
+        return Packet("QMD", f"?QMDV{major:02}", at, raw, [("words", words(raw))], unknown=True,
+                      notes=[_other_version(listed, at, major, arch)])  # fmt: skip
     value &= (1 << layout.size_bits) - 1
     return _known(layout, at, raw, value)
+
+
+def _other_version(listed: list[int], at: int, major: int, arch: str) -> str:
+    likely = version_of(listed, at)
+    if likely is None:
+        return f"version {major} is none of {arch}"
+    chips = " or ".join(arches_of(likely))
+    return f"no record of {arch}: this looks like version {likely}, of --arch {chips}"
 
 
 def _known(layout: Layout, at: int, raw: list[int], value: int) -> Packet:
@@ -62,12 +92,22 @@ def _known(layout: Layout, at: int, raw: list[int], value: int) -> Packet:
     stray = layout.unknown(value)
     fields = _launch(found)
     strays = [
-        (f"?w{index}", f"{stray >> 32 * index & 0xFFFFFFFF:#x}")
-        for index in range(layout.size_bits // 32)
-        if stray >> 32 * index & 0xFFFFFFFF
+        (f"?w{index}", hexadecimal(stray >> WORD_BITS * index & 0xFFFFFFFF))
+        for index in range(layout.size_bits // WORD_BITS)
+        if stray >> WORD_BITS * index & 0xFFFFFFFF
     ]
-    children = [(name.upper(), number(bits)) for name, bits in found.items() if bits]
-    return Packet("QMD", layout.name, at, raw, fields + strays, children, unknown=bool(stray))
+    bits = partial(_bits, layout, found)
+    return Packet("QMD", layout.name, at, raw, fields + strays, bits, unknown=bool(stray))
+
+
+def _bits(layout: Layout, found: dict[str, int]) -> list[BitField]:
+    """Every field, lowest first, by the word that holds it."""
+    made = []
+    for name, (high, low) in sorted(layout.fields.items(), key=lambda item: item[1][1]):
+        word, base = low // WORD_BITS, low // WORD_BITS * WORD_BITS
+        span = high - base, low - base
+        made.append(BitField(word, span, name.upper(), number(found[name]), found[name]))
+    return made
 
 
 def _launch(found: dict[str, int]) -> Fields:
@@ -75,7 +115,7 @@ def _launch(found: dict[str, int]) -> Fields:
     grid = _axes(found, "cta_raster_width", "cta_raster_height", "cta_raster_depth")
     grid = grid or _axes(found, "grid_width", "grid_height", "grid_depth")
     block = _axes(found, *(f"cta_thread_dimension{axis}" for axis in range(3)))
-    fields = [("program", f"{_address(found, 'program_address'):#x}"), ("grid", grid)]
+    fields: Fields = [("program", f"{_address(found, 'program_address'):#x}"), ("grid", grid)]
     fields += [("block", block)]
     registers = found.get("register_count", found.get("register_count_v", 0))
     sizes = [
@@ -84,12 +124,12 @@ def _launch(found: dict[str, int]) -> Fields:
         ("shared", _sized(found, "shared_memory_size")),
         ("local", _sized(found, "shader_local_memory_high_size")),
     ]
-    fields += [(name, str(value)) for name, value in sizes if value]
+    fields += [(name, count(value)) for name, value in sizes if value]
     return fields + _banks(found) + _releases(found) + _dependents(found)
 
 
 def _axes(found: dict[str, int], *names: str) -> str:
-    return ",".join(str(found[name]) for name in names) if names[0] in found else ""
+    return counts(found[name] for name in names) if names[0] in found else ""
 
 
 def _sized(found: dict[str, int], name: str) -> int:

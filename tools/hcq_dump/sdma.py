@@ -1,73 +1,88 @@
 """SDMA words to packets (generation 6.0). Never reads past the end."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from hcq.amd.defs import sdma
-from tools.hcq_dump.fields import COMPARE, address, bits, number
-from tools.hcq_dump.record import Fields, Packet
+from tools.hcq_dump.fields import (
+    COMPARE,
+    address,
+    bit_fields,
+    bits,
+    count,
+    hexadecimal,
+    number,
+    words,
+)
+from tools.hcq_dump.record import BitField, Fields, Packet
 
 COMMON = ("op", "sub_op")
 Decoder = Callable[[list[int]], Fields]
 
 
-def decode(words: list[int]) -> Iterator[Packet]:
+def decode(listed: list[int]) -> Iterator[Packet]:
     """Every packet of the words; the last one may be torn."""
     at = 0
-    while at < len(words):
-        packet = _packet(words, at)
+    while at < len(listed):
+        packet = _packet(listed, at)
         yield packet
         at += len(packet.raw)
 
 
-def _packet(words: list[int], at: int) -> Packet:
-    head = words[at]
+def _packet(listed: list[int], at: int) -> Packet:
+    head = listed[at]
     fields = sdma.HEADER.unpack(head)
     kind = PACKETS.get((fields["op"], fields["sub_op"]))
     if kind is None:
         name = sdma.Op(fields["op"]).name if fields["op"] in _OPS else f"?{fields['op']:#04x}"
         note = f"unknown operation 0x{fields['op']:02X} sub 0x{fields['sub_op']:02X}, word skipped"
-        return Packet(
-            "SDMA", name, at, [head], [("word", f"{head:#010x}")], notes=[note], unknown=True
-        )
+        word = [("word", hexadecimal(head))]
+        return Packet("SDMA", name, at, [head], word, partial(_head_bits, head), [note], True)
     name, length, decoder = kind
-    needs = _length(name, length, words[at:])
-    raw = words[at : at + needs]
+    needs = _length(name, length, listed[at:])
+    raw = listed[at : at + needs]
     if len(raw) < needs:
-        listed = [("words", ",".join(f"{w:#x}" for w in raw[1:]))] if raw[1:] else []
-        return Packet("SDMA", name, at, raw, listed, torn=True,
+        torn = [("words", words(raw[1:]))] if raw[1:] else []
+        return Packet("SDMA", name, at, raw, torn, partial(_head_bits, head), torn=True,
                       notes=[f"!torn needs {needs - 1}, has {len(raw) - 1}"])  # fmt: skip
-    return Packet("SDMA", name, at, raw, decoder(raw))
+    return Packet("SDMA", name, at, raw, decoder(raw), partial(_head_bits, head))
 
 
-def _length(name: str, fixed: int, words: list[int]) -> int:
+def _head_bits(head: int) -> list[BitField]:
+    """The operation; the other words have no bit fields of their own here."""
+    return list(bit_fields(sdma.HEADER, head, 0))
+
+
+def _length(name: str, fixed: int, listed: list[int]) -> int:
     """Words of the packet, header included; WRITE and NOP say it themselves."""
     if name == "NOP":
-        return 1 + sdma.NOP_HEADER.unpack(words[0])["count"]
-    if name == "WRITE_LINEAR" and len(words) > 3:
-        return 4 + sdma.WRITE_COUNT.unpack(words[3])["count"] + 1
+        return 1 + sdma.NOP_HEADER.unpack(listed[0])["count"]
+    if name == "WRITE_LINEAR" and len(listed) > 3:
+        return 4 + sdma.WRITE_COUNT.unpack(listed[3])["count"] + 1
     return fixed
 
 
 def _nop(raw: list[int]) -> Fields:
-    return [("skips", str(len(raw) - 1))] if len(raw) > 1 else []
+    return [("skips", count(len(raw) - 1))] if len(raw) > 1 else []
 
 
 def _copy(raw: list[int]) -> Fields:
-    count = sdma.COPY_LINEAR_COUNT.unpack(raw[1])["count"] + 1
+    size = sdma.COPY_LINEAR_COUNT.unpack(raw[1])["count"] + 1
     flags = bits(sdma.COPY_LINEAR_HEADER, raw[0], skip=COMMON)
     ends = [("src", address(raw[3], raw[4])), ("dst", address(raw[5], raw[6]))]
-    return [("n", str(count)), *ends, *flags, *bits(sdma.COPY_LINEAR_PARAMETER, raw[2])]
+    return [("n", count(size)), *ends, *flags, *bits(sdma.COPY_LINEAR_PARAMETER, raw[2])]
 
 
 def _write(raw: list[int]) -> Fields:
-    return [("dst", address(raw[1], raw[2])), ("data", ",".join(f"{w:#x}" for w in raw[4:]))]
+    return [("dst", address(raw[1], raw[2])), ("data", words(raw[4:]))]
 
 
 def _fill(raw: list[int]) -> Fields:
     size = sdma.CONST_FILL_HEADER.unpack(raw[0])["fillsize"]
-    count = sdma.CONST_FILL_COUNT.unpack(raw[4])["count"]
-    total = count + 4 if size == sdma.FILL_DWORD else count + 1
-    return [("n", str(total)), ("dst", address(raw[1], raw[2])), ("value", f"{raw[3]:#x}")]
+    last = sdma.CONST_FILL_COUNT.unpack(raw[4])["count"]
+    total = last + 4 if size == sdma.FILL_DWORD else last + 1
+    where = ("dst", address(raw[1], raw[2]))
+    return [("n", count(total)), where, ("value", hexadecimal(raw[3]))]
 
 
 def _fence(raw: list[int]) -> Fields:
@@ -78,14 +93,14 @@ def _fence(raw: list[int]) -> Fields:
 def _poll(raw: list[int]) -> Fields:
     head = sdma.POLL_REGMEM_HEADER.unpack(raw[0])
     func = COMPARE.get(head["func"], f"?{head['func']}")
-    mask = "~0" if raw[4] == 0xFFFFFFFF else f"{raw[4]:#x}"
+    mask = "~0" if raw[4] == 0xFFFFFFFF else hexadecimal(raw[4])
     where = ("mem" if head["mem_poll"] else "reg", address(raw[1], raw[2]))
-    flush = [("hdp_flush", "1")] if head["hdp_flush"] else []
+    flush = [("hdp_flush", count(1))] if head["hdp_flush"] else []
     return [("func", func), where, ("ref", number(raw[3])), ("mask", mask), *flush]
 
 
 def _trap(raw: list[int]) -> Fields:
-    return [("ctxid", str(sdma.TRAP_CONTEXT.unpack(raw[1])["int_context"]))]
+    return [("ctxid", count(sdma.TRAP_CONTEXT.unpack(raw[1])["int_context"]))]
 
 
 def _timestamp(raw: list[int]) -> Fields:
@@ -100,13 +115,13 @@ def _atomic(raw: list[int]) -> Fields:
 
 def _indirect(raw: list[int]) -> Fields:
     size = sdma.INDIRECT_SIZE.unpack(raw[3])["ib_size"]
-    return [("ib", address(raw[1], raw[2])), ("ndw", str(size))]
+    return [("ib", address(raw[1], raw[2])), ("ndw", count(size))]
 
 
 def _gcr(raw: list[int]) -> Fields:
     low = sdma.GCR_BASE_HIGH.unpack(raw[2])["gcr_control_15_0"]
     high = sdma.GCR_LIMIT_LOW.unpack(raw[3])["gcr_control_18_16"]
-    return [("gcr_control", f"{high << 16 | low:#x}")]
+    return [("gcr_control", hexadecimal(high << 16 | low))]
 
 
 _OPS = {op.value for op in sdma.Op}

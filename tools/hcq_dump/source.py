@@ -1,19 +1,19 @@
-"""Inputs: raw words as hex text or binary, and recordings as JSON lines."""
+"""Inputs: raw words as text or binary, lines that hcq-dump printed, recordings."""
 
 import json
-import re
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from hcq.errors import FileFormatError
 from tools.hcq_dump.record import Place
 
-_TEXT = re.compile(r"[\s0-9a-fA-FxX,;\[\](){}uUlL_]*")
-_COMMENT = re.compile(r"/\*.*?\*/|(#|//)[^\n]*", re.DOTALL)
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-MIN_TEXT_BYTES = 16  # shorter bytes that all can be printed may well be words
-_LISTED = re.compile(r"^\s*[\[{(]")
+_MAGICS = {
+    b"\x7fELF": ("an ELF file, not words of a queue", "disassemble it with llvm-objdump"),
+    b"\x1f\x8b": ("compressed (gzip)", "unpack it first: gzip -dc FILE | hcq-dump cat -"),
+    b"\xfd7zXZ": ("compressed (xz)", "unpack it first: xz -dc FILE | hcq-dump cat -"),
+    b"\x28\xb5\x2f\xfd": ("compressed (zstd)", "unpack it first: zstd -dc FILE | hcq-dump cat -"),
+}
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Stream:
     words: list[int]
     arch: str = ""
     needed: int = 0  # words there should be, where that is known from elsewhere
+    records: Mapping[int, str] = field(default_factory=dict)  # launch records by address
 
 
 def read_bytes(name: str) -> bytes:
@@ -35,53 +36,22 @@ def read_bytes(name: str) -> bytes:
         return file.read()
 
 
-def words_of(data: bytes, name: str) -> list[int]:
-    """32-bit words from hex text, a C array or Python list, or little-endian binary.
-
-    Bare tokens are hex. Inside brackets a token without 0x is decimal. In text, # and
-    // begin comments, and /* */ encloses them.
-    FileFormatError when the bytes are no whole number of words.
-    """
-    text = _printed(data)
-    words = None if text is None else _COMMENT.sub("", text)
-    if words is not None and _TEXT.fullmatch(words):
-        return _text_words(words, name)
-    if words is not None and len(data) >= MIN_TEXT_BYTES:
+def check_readable(data: bytes, name: str) -> None:
+    """FileFormatError for what certainly holds no words: programs, archives, other JSON."""
+    for magic, (what, hint) in _MAGICS.items():
+        if data.startswith(magic):
+            raise FileFormatError(f"{name} is {what}", facts={"file": name}, hint=hint)
+    record = _object(data.lstrip().split(b"\n", 1)[0])
+    if record is None:
+        return
+    if "record" in record:
         raise FileFormatError(
-            f"{name}: this is text, but not of 32-bit words",
-            facts={"file": name, "begins": repr(words.strip()[:40])},
-            hint="write words in hex with spaces or commas between; # and // begin comments",
+            f"{name}: a recording without its beginning: it starts with a "
+            f"{record['record']} record",
+            facts={"file": name},
+            hint="the first line of a recording is a capture record; put it back in front",
         )
-    if len(data) % 4:
-        raise FileFormatError(
-            f"{name}: {len(data)} bytes are no whole number of 32-bit words",
-            facts={"file": name, "found": len(data), "wanted": "a multiple of 4"},
-        )
-    return [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data), 4)]
-
-
-def _printed(data: bytes) -> str | None:
-    """Bytes as text, None where they are none."""
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return None
-    return None if _CONTROL.search(text) else text
-
-
-def _text_words(text: str, name: str) -> list[int]:
-    base = 10 if _LISTED.match(text) else 16
-    found = []
-    for token in re.findall(r"[0-9a-zA-Z_]+", text):
-        digits = token.lower().replace("_", "").rstrip("ul")
-        try:
-            word = int(digits, 16 if digits.startswith("0x") else base)
-        except ValueError:
-            raise FileFormatError(f"{name}: {token!r} is no number", facts={"file": name}) from None
-        if word >> 32:
-            raise FileFormatError(f"{name}: {token} is wider than 32 bits", facts={"file": name})
-        found.append(word)
-    return found
+    raise FileFormatError(f"{name} is JSON, but no recording", facts={"file": name})
 
 
 def is_recording(data: bytes) -> bool:
