@@ -5,7 +5,6 @@ Kernels are PTX text or LLVM text; nvJitLink (wheel nvidia-nvjitlink) makes mach
 
 import mmap
 import os
-import re
 import struct
 from ctypes import addressof, c_char
 from functools import cache
@@ -252,8 +251,3 @@ class Program:
     def run(self, kernel, grid, block, *arguments, **options):
         """Launch and wait."""
         self.gpu.executor.run(self.launch(kernel, grid, block, *arguments, **options))
-
-
-def kernel_names(ptx):
-    """The entries of a PTX text."""
-    return re.findall(r"\.entry (\w+)", ptx)

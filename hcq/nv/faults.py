@@ -50,7 +50,6 @@ class SmError:
 
     sm: int
     warp_error: int
-    global_error: int
     pc: int
     address: int
 
@@ -135,11 +134,7 @@ def _sm_errors(gpu: Gpu, debugger: int, channel: int) -> list[SmError]:
             state = found.smErrorStateArray[index]
             if state.hwwWarpEsr or state.hwwGlobalEsr:
                 pc = state.hwwWarpEsrPc64 or state.hwwWarpEsrPc
-                errors.append(
-                    SmError(
-                        start + index, state.hwwWarpEsr, state.hwwGlobalEsr, pc, state.hwwEsrAddr
-                    )
-                )
+                errors.append(SmError(start + index, state.hwwWarpEsr, pc, state.hwwEsrAddr))
     return errors
 
 

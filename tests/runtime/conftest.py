@@ -235,11 +235,6 @@ def fill_kernel():
 
 
 @pytest.fixture
-def hand_kernel():
-    return HandKernel
-
-
-@pytest.fixture
 def object_file():
     """LLVM assembly to a relocatable object for this machine."""
     return assemble

@@ -302,7 +302,7 @@ def test_kinds_and_accesses_of_memory_faults(kind, access, text):
     ],
 )
 def test_what_an_sm_met_comes_with_its_program_counter(code, text):
-    error = told(13, Details([], [SmError(7, code, 4, 0x12345, 0x99)]))
+    error = told(13, Details([], [SmError(7, code, 0x12345, 0x99)]))
     assert f"stopped with: {text}" in str(error)
     assert error.facts["pc"] == "0x12345"
     assert error.facts["sm"] == 7
@@ -311,10 +311,10 @@ def test_what_an_sm_met_comes_with_its_program_counter(code, text):
 @pytest.mark.row("NV-20")
 @pytest.mark.row("HCQ-12")
 def test_the_address_an_sm_stopped_at_is_translated():
-    error = told(13, Details([], [SmError(0, 0x0F, 4, 0x12345, 0x99002)]))
+    error = told(13, Details([], [SmError(0, 0x0F, 0x12345, 0x99002)]))
     assert (error.facts["address"], error.facts["nearest"]) == ("0x99002", "near 0x99002")
     for address in (0, 0x12345):  # no address of data
-        none = told(13, Details([], [SmError(0, 0x08, 4, 0x12345, address)]))
+        none = told(13, Details([], [SmError(0, 0x08, 0x12345, address)]))
         assert none.facts["nearest"] == "unknown"
 
 

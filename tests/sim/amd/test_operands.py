@@ -1,10 +1,13 @@
 """Operands and modifiers, as both engines apply them around a meaning."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from hcq.errors import SimFault
-from sim.amd.rdna import semantics
+from sim.amd.rdna import categories, semantics
 from sim.amd.rdna.dpp import source_lane
 from sim.amd.rdna.instruction import Dpp, Instruction, Operand, float_operand
 from sim.amd.rdna.interpret import Wave
@@ -213,6 +216,13 @@ def test_an_unknown_dpp_control_is_refused():
 
 
 # --- the registry
+
+
+def test_every_module_that_registers_is_a_category():
+    folder = Path(categories.__file__).parent
+    registers = re.compile(r"^from sim.amd.rdna.semantics import .*\b(vector|scalar)\b", re.M)
+    found = {path.stem for path in folder.glob("*.py") if registers.search(path.read_text())}
+    assert {module.__name__.rpartition(".")[2] for module in categories.MODULES} == found
 
 
 @pytest.mark.refusal

@@ -253,9 +253,6 @@ def atomic_kernels():
         f"float {b}",
     )
     modern.asm("i32", "atom.global.add.noftz.bf16x2 $0, [$1], $2;", f"i64 {number}", "i32 %n")
-    modern.asm(
-        "i32", "atom.global.max.noftz.f16x2 $0, [$1], $2;", f"i64 {number}", "i32 %n"
-    ) if False else None
 
 
 def memory_kernels():

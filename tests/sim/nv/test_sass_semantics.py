@@ -4,9 +4,11 @@ The literals lie in vectors/*.txt: machine words, what registers hold before, an
 """
 
 import random
+import re
 from dataclasses import replace
 from functools import cache
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from nv_straight import Machine, State
 from nv_vectors import ARITHMETIC, CASES, numbers
 
 from hcq.errors import SimFault
+from sim.nv.sass import categories
 from sim.nv.sass.categories import all_semantics, lookup
 from sim.nv.sass.decode import decode
 from sim.nv.sass.instruction import Instruction, Operand
@@ -198,6 +201,13 @@ def test_an_instruction_without_a_meaning_is_named():
     unknown = Instruction(0, 0, "IADDD", ("X",), Operand("pred", 7), (), ())
     with pytest.raises(SimFault, match=r"IADDD\.X is not simulated, did you mean 'IADD"):
         lookup(unknown)
+
+
+def test_every_module_that_registers_is_a_category():
+    folder = Path(categories.__file__).parent
+    registers = re.compile(r"^from sim.nv.sass.semantics import .*\bmeans\b", re.M)
+    found = {path.stem for path in folder.glob("*.py") if registers.search(path.read_text())}
+    assert {module.__name__.rpartition(".")[2] for module in categories.MODULES} == found
 
 
 def test_no_opcode_is_both_computed_and_ignored():
