@@ -8,12 +8,12 @@ import pytest
 
 from hcq.bits import Layout
 from hcq.nv.defs import compute, copy, host
-from tools.hcq_dump.compute_methods import AMPERE_A, AMPERE_B, BLACKWELL, INLINE_TO_MEMORY
-from tools.hcq_dump.copy_methods import COPY
+from tools.hcq_dump.compute_methods import AMPERE_A, AMPERE_B, BLACKWELL, HOPPER, INLINE_TO_MEMORY
+from tools.hcq_dump.copy_methods import AMPERE_COPY, COPY
 from tools.hcq_dump.host_methods import HOST, MEMORY_OPERATIONS
 from tools.hcq_dump.method_table import parse
 
-ENGINES = {"compute": (compute, AMPERE_B), "copy": (copy, COPY), "host": (host, HOST)}
+ENGINES = {"compute": (compute, HOPPER), "copy": (copy, COPY), "host": (host, HOST)}
 
 
 def named(table):
@@ -64,6 +64,9 @@ def test_values_have_the_drivers_names(enum):
     ("table", "offset", "name"),
     [
         (AMPERE_A, 0x0270, "SET_SCG_CONTROL"),
+        (AMPERE_B, 0x0270, "SET_SCG_CONTROL"),
+        (HOPPER, 0x07B8, "SET_MONITORED_FENCE_SIGNAL_ADDRESS_BASE_A"),
+        (AMPERE_COPY, 0x0300, "LAUNCH_DMA"),
         (AMPERE_B, 0x0158, "SET_REPORT_SEMAPHORE_PAYLOAD_LOWER"),
         (BLACKWELL, 0x0158, "SET_REPORT_SEMAPHORE_PAYLOAD_LOWER"),
         (BLACKWELL, 0x020C, "UPDATE_ALL_COMPUTE_CONTROL"),
@@ -82,7 +85,9 @@ def test_methods_of_the_headers(table, offset, name):
     ("table", "offset"),
     [
         (AMPERE_A, 0x0158),
-        (AMPERE_B, 0x0270),
+        (AMPERE_B, 0x07B8),
+        (HOPPER, 0x0270),
+        (AMPERE_COPY, 0x0500),
         (BLACKWELL, 0x0194),
         (BLACKWELL, 0x029C),
         (INLINE_TO_MEMORY, 0x02B4),

@@ -81,6 +81,11 @@ def test_each_launch_points_to_its_record(recording, cat):
     assert (len(sent), len(records)) == (2, 2)
     assert sent == [(at, buffer + offset) for buffer, offset, at in places]
     assert all(" grid=2,1,1 block=64,1,1 " in line for line in records)
+    launches = [line for line in lines if "SEND_PCAS_A" in line]
+    starts = [re.search(r" (b\d+) (\+0x\w+) ", line).groups() for line in launches]
+    assert [line.rpartition(" | started by ")[2] for line in records] == [
+        "".join(s) for s in starts
+    ]
 
 
 @pytest.mark.row("PRO-10")

@@ -1,18 +1,21 @@
 """hcq-dump cat: every packet of the input, one a line."""
 
 import argparse
-import importlib
 import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from hcq.errors import ConfigError
 from tools.hcq_dump import chip, printed, recording, source
 from tools.hcq_dump.record import Packet, Place, as_json, bit_lines, line
 from tools.hcq_dump.source import Stream
 from tools.hcq_dump.words import words_of
+
+if TYPE_CHECKING:
+    from tools.hcq_dump import pushbuffer
 
 
 @dataclass
@@ -43,26 +46,34 @@ class Tally:
 
 
 class Decoders:
-    """The decoders of all kinds, and what was seen of each channel's classes so far."""
+    """The decoders of all kinds, and what was seen of each channel so far."""
 
     def __init__(self) -> None:
-        self._channels: dict[tuple[str, str], object] = {}
+        self._channels: dict[tuple[str, str], pushbuffer.Channel] = {}
 
     def decode(self, stream: Stream) -> Iterator[Packet]:
         """The packets of a stream."""
-        if stream.kind == "pushbuffer":
-            from tools.hcq_dump import pushbuffer
+        if stream.kind in chip.AMD_KINDS:
+            return _of_amd(stream)
+        from tools.hcq_dump import gpfifo, pushbuffer, qmd
 
-            key = stream.place.device, stream.place.queue
-            channel = self._channels.get(key)
-            if channel is None:
-                channel = self._channels[key] = pushbuffer.Channel(stream.arch)
-            channel.records = stream.records
-            return pushbuffer.decode(stream.words, channel, stream.needed)
-        module = importlib.import_module(f"tools.hcq_dump.{stream.kind}")
-        if stream.kind in ("qmd", "gpfifo"):
-            return module.decode(stream.words, stream.arch)
-        return module.decode(stream.words)
+        if stream.kind == "gpfifo":
+            return gpfifo.decode(stream.words, stream.arch)
+        key = stream.place.device, stream.place.queue
+        if key not in self._channels:
+            self._channels[key] = pushbuffer.Channel(stream.arch)
+        channel = self._channels[key]
+        if stream.kind == "qmd":
+            return qmd.decode(stream.words, stream.arch, stream.place.address, channel.launches)
+        channel.buffer, channel.records = stream.place.buffer, stream.records
+        return pushbuffer.decode(stream.words, channel, stream.needed)
+
+
+def _of_amd(stream: Stream) -> Iterator[Packet]:
+    from tools.hcq_dump import pm4, sdma
+
+    decode = sdma.decode if stream.kind == "sdma" else pm4.decode
+    return decode(stream.words)
 
 
 @dataclass

@@ -7,11 +7,13 @@ from hcq.errors import ConfigError
 
 AMD_ARCHES = ("gfx1100",)
 NV_ARCHES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+AMD_KINDS = ("pm4", "sdma")
+NV_KINDS = ("pushbuffer", "qmd", "gpfifo")
 DEFAULT_NV = "sm_90"
 # The chips each kind of words is for.
 ARCHES = {
-    **dict.fromkeys(("pm4", "sdma"), AMD_ARCHES),
-    **dict.fromkeys(("pushbuffer", "qmd", "gpfifo"), NV_ARCHES),
+    **dict.fromkeys(AMD_KINDS, AMD_ARCHES),
+    **dict.fromkeys(NV_KINDS, NV_ARCHES),
 }
 
 

@@ -1,11 +1,11 @@
 """Methods of the copy classes.
 
-Source: NVIDIA open-gpu-doc, classes/dma-copy/clc8b5.h, clc9b5.h, clcab5.h. The classes
-c6b5 and c7b5 have the same methods without those of encryption, of monitored fences and of
-scrubbing; here they have the names of all.
+Source: NVIDIA open-gpu-doc, classes/dma-copy/clc5b5.h, clc8b5.h, clc9b5.h, clcab5.h.
+Guess: c6b5 and c7b5, of which only parts are published, have the methods that the classes
+before and after them share, and a second payload word.
 """
 
-from tools.hcq_dump.method_table import parse
+from tools.hcq_dump.method_table import Method, parse
 
 _BLOCK_SIZE = """
   WIDTH 3:0 ONE_GOB
@@ -28,7 +28,7 @@ _SEMAPHORES = (
 _SOURCES = "SRC_X* SRC_Y SRC_Z SRC_W CONST_A CONST_B NO_WRITE"
 _COUNTS = "ONE* TWO THREE FOUR"
 
-COPY = parse(f"""
+COPY: dict[int, Method] = parse(f"""
 NOP 0100
 PM_TRIGGER 0140
 SET_MONITORED_FENCE_TYPE 021c
@@ -128,3 +128,10 @@ DST_ORIGIN_X 074c
 DST_ORIGIN_Y 0750
 PM_TRIGGER_END 1114
 """)
+
+_SINCE_HOPPER = ("MONITORED_FENCE", "SECURE", "CRYPT", "SCRUB")
+AMPERE_COPY: dict[int, Method] = {
+    offset: method
+    for offset, method in COPY.items()
+    if not any(part in method.name for part in _SINCE_HOPPER)
+}

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from tools.hcq_dump.classes import NAMES
-from tools.hcq_dump.compute_methods import AMPERE_A, AMPERE_B, BLACKWELL, INLINE_TO_MEMORY
-from tools.hcq_dump.copy_methods import COPY
+from tools.hcq_dump.compute_methods import AMPERE_A, AMPERE_B, BLACKWELL, HOPPER, INLINE_TO_MEMORY
+from tools.hcq_dump.copy_methods import AMPERE_COPY, COPY
 from tools.hcq_dump.fields import address, number, words
 from tools.hcq_dump.host_methods import HOST, MEMORY_OPERATIONS
 from tools.hcq_dump.method_table import WORD_BITS, Method, Table
@@ -15,9 +15,11 @@ from tools.hcq_dump.record import BitField, Fields
 TABLES: dict[int, Table] = {
     0xA140: INLINE_TO_MEMORY,
     0xC6C0: AMPERE_A,
-    **dict.fromkeys((0xC7C0, 0xC9C0, 0xCBC0), AMPERE_B),
+    **dict.fromkeys((0xC7C0, 0xC9C0), AMPERE_B),
+    0xCBC0: HOPPER,
     **dict.fromkeys((0xCDC0, 0xCEC0), BLACKWELL),
-    **dict.fromkeys((0xC6B5, 0xC7B5, 0xC8B5, 0xC9B5, 0xCAB5), COPY),
+    **dict.fromkeys((0xC6B5, 0xC7B5), AMPERE_COPY),
+    **dict.fromkeys((0xC8B5, 0xC9B5, 0xCAB5), COPY),
 }
 CACHED = 1 << 12  # words of a stream repeat
 IMMEDIATE_HIGH = 28  # the highest bit of the data in a header

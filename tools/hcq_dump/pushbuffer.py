@@ -18,7 +18,7 @@ from tools.hcq_dump.fields import bit_fields, count, hexadecimal, words
 from tools.hcq_dump.host_methods import HOST
 from tools.hcq_dump.method_table import Table
 from tools.hcq_dump.methods import TABLES, Sent, bit_by_bit, meaning
-from tools.hcq_dump.record import BitField, Fields, Packet
+from tools.hcq_dump.record import WORD_BYTES, BitField, Fields, Packet
 
 # Source: NVIDIA open-gpu-doc, classes/host/clc56f.h, NVC56F_DMA (TERT_OP, the _OLD fields).
 OLD_HEADER = Layout("OLD_HEADER", 32, {
@@ -59,7 +59,9 @@ class Channel:
     arch: str = "sm_90"
     bound: dict[int, int] = field(default_factory=dict)
     noted: set[int] = field(default_factory=set)
+    buffer: int = 0  # whose words are being read
     records: Mapping[int, str] = field(default_factory=dict)  # address: where it is shown
+    launches: dict[int, str] = field(default_factory=dict)  # address: what started it last
 
     def __post_init__(self) -> None:
         row = next(row for row in ARCHES if row.name == self.arch)
@@ -202,7 +204,7 @@ def _methods(header: _Header, at: int, raw: list[int], data: list[int], channel:
         fields += found.fields
         known = known and found.known
         _follow(header.subchannel, table, sent, channel)
-        notes = [*notes, *_launches(table, sent, channel)]
+        notes = [*notes, *_launches(table, sent, channel, at)]
     missing = 0 if header.form == "IMMD" else header.count - len(data)
     if missing:
         notes = [*notes, f"!torn needs {header.count}, has {len(data)}"]
@@ -239,12 +241,13 @@ def _follow(subchannel: int, table: Table, sent: list[Sent], channel: Channel) -
             channel.bound[subchannel] = host.SET_OBJECT_WORD.unpack(item.word)["nvclass"]
 
 
-def _launches(table: Table, sent: list[Sent], channel: Channel) -> Iterator[str]:
+def _launches(table: Table, sent: list[Sent], channel: Channel, at: int) -> Iterator[str]:
     """Where the launch records lie that the words start."""
     for item in sent:
         method = table.get(item.method)
         if method is None or method.name != "SEND_PCAS_A":
             continue
         address = item.word << compute.QMD_ADDRESS_SHIFT
+        channel.launches[address] = f"b{channel.buffer}+{at * WORD_BYTES:#06x}"
         shown = channel.records.get(address)
         yield f"qmd={address:#x}" + (f" in {shown}" if shown else "")

@@ -1,13 +1,13 @@
 """NVIDIA launch records (QMD) to packets: one record, one line. Never reads past the end."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from hcq.bits import Layout
 from hcq.nv.arch import ARCHES
 from hcq.nv.defs import qmd
 from tools.hcq_dump.fields import count, counts, hexadecimal, number, words
-from tools.hcq_dump.record import BitField, Fields, Packet
+from tools.hcq_dump.record import WORD_BYTES, BitField, Fields, Packet
 
 WORD_BITS = 32
 ALIGNMENT_WORDS = qmd.ALIGNMENT // 4
@@ -17,11 +17,22 @@ _VERSION = "qmd_major_version"
 _SHIFTS = {"_shifted4": 4, "_shifted6": 6, "_shifted7": 7}
 
 
-def decode(listed: list[int], arch: str = "sm_90") -> Iterator[Packet]:
-    """Every record of the words; each starts at a multiple of 256 bytes, the last may be torn."""
+def decode(
+    listed: list[int],
+    arch: str = "sm_90",
+    address: int | None = None,
+    launches: Mapping[int, str] | None = None,
+) -> Iterator[Packet]:
+    """Every record of the words; each starts at a multiple of 256 bytes, the last may be torn.
+
+    address: of the words on the GPU; launches: what started the record at an address.
+    """
     at = 0
     while at < len(listed):
         packet = _record(listed, at, arch)
+        started = (launches or {}).get((address or 0) + at * WORD_BYTES)
+        if address is not None and started is not None:
+            packet.notes.append(f"started by {started}")
         yield packet
         at += len(packet.raw)
         gap = listed[at : at + -at % ALIGNMENT_WORDS]

@@ -90,7 +90,7 @@ def _streams(record: dict[str, Any]) -> Iterator[Stream]:
 
 
 def _device(record: dict[str, Any]) -> Event:
-    known = {key: record[key] for key in ("vendor", "arch") if key in record}
+    known: dict[str, object] = {key: record[key] for key in ("vendor", "arch") if key in record}
     text = [f"{'device':12} {record['name']}", *(f"{key}={value}" for key, value in known.items())]
     return Event(" ".join(text), {"record": "device", "name": record["name"], **known})
 
