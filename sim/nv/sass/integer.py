@@ -178,11 +178,14 @@ def lea(x: Access) -> None:
         wide = a.to(U64)
     shifted = ((wide << shift) >> 32 if high else wide << shift).to(U32)
     if x.data[0].neg or x.data[0].inv:
-        shifted = -shifted if x.data[0].neg else ~shifted
+        shifted = ~shifted
     if not (x.has_flag_result(0) or x.has("X")):
+        shifted = shifted + 1 if x.data[0].neg else shifted
         x.write(shifted if _is_zero(x, 1) else shifted + x.u32(1))
         return
     total = shifted.to(U64) + _term(x, 1)
+    if x.data[0].neg:
+        total = total + 1
     for carry in _carry_in(x):
         total = total + carry.to(U64)
     x.write(total.to(U32))
