@@ -74,8 +74,14 @@ def test_words_are_in_the_file_before_the_doorbell_rings(machine, tmp_path):
         device = amd.open(0)
         seen = []
         channel = device.channels["compute"]
-        ring = channel.ring_doorbell
-        channel.ring_doorbell = lambda: (seen.append(path.read_text()), ring())
+        doorbell = channel.doorbell
+
+        class Doorbell:
+            def write64(self, offset, value):
+                seen.append(path.read_text())
+                doorbell.write64(offset, value)
+
+        channel.doorbell = Doorbell()
         device.submit(device.queue("compute").barrier())
         device.close()
     assert json.loads(seen[0].splitlines()[-1])["record"] == "submission"
@@ -238,3 +244,31 @@ def test_a_recording_of_a_process_that_ended_is_written_anew(tmp_path):
         assert run.returncode == 0, run.stderr
         sizes.append(len(path.read_text().splitlines()))
     assert sizes[0] == sizes[1] > 10
+
+
+FULL_DISK = """
+import resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))
+from hcq import host, nv
+from sim.machine import Machine
+machine = Machine(["sm_90"])
+host.use(machine)
+device = nv.open(0)
+device.close()
+print(machine.open_files, machine.rm_objects)
+"""
+
+
+@pytest.mark.row("PRO-10")
+def test_a_full_disk_ends_the_recording_and_not_the_run(tmp_path):
+    path = tmp_path / "run.jsonl"
+    script = tmp_path / "full.py"
+    script.write_text(FULL_DISK)
+    run = subprocess.run(
+        [sys.executable, script], env={**os.environ, "HCQ_CAPTURE": str(path)},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert run.stdout == "0 0\n", run.stderr
+    assert f"HCQ_CAPTURE={path}: recording ends at record " in run.stderr
+    assert path.stat().st_size == 6000

@@ -10,7 +10,7 @@ from tools.hcq_dump.record import Place
 
 _MAGICS = {
     b"\x7fELF": ("an ELF file, not words of a queue", "disassemble it with llvm-objdump"),
-    b"\x1f\x8b": ("compressed (gzip)", "unpack it first: gzip -dc FILE | hcq-dump cat -"),
+    b"\x1f\x8b\x08": ("compressed (gzip)", "unpack it first: gzip -dc FILE | hcq-dump cat -"),
     b"\xfd7zXZ": ("compressed (xz)", "unpack it first: xz -dc FILE | hcq-dump cat -"),
     b"\x28\xb5\x2f\xfd": ("compressed (zstd)", "unpack it first: zstd -dc FILE | hcq-dump cat -"),
 }
