@@ -395,7 +395,7 @@ def nothing(tmp_path, monkeypatch):
 def test_without_the_library_the_error_names_the_extra(nothing):
     with pytest.raises(
         CompileError,
-        match=r"nvJitLink 13 is not installed(.|\n)*hint: pip install .* extra hcq\[nv\]",
+        match=r"nvJitLink 13 is not installed(.|\n)*hint: pip install .* hcq\[nv\]",
     ):
         renderer("PTX:sm_90")
 
@@ -405,7 +405,7 @@ def test_without_the_library_the_error_names_the_extra(nothing):
 def test_without_the_library_no_compiler_is_usable_and_the_reason_is_told(nothing):
     with pytest.raises(
         CompileError,
-        match=r"no usable compiler among PTX:sm_90: nvJitLink 13(.|\n)*hint: pip install .* extra hcq",
+        match=r"no usable compiler among PTX:sm_90: nvJitLink 13(.|\n)*hint: pip install .* hcq",
     ):
         choose(["PTX:sm_90"])
 
