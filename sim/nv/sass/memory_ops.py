@@ -140,6 +140,8 @@ def _atomic(mnemonic: str, words: tuple[str, ...], spelling: str) -> AtomicOp:
             bits, kind, update = FLOATS[words[1]]
             return AtomicOp(name, "float", bits, kind, update)
         raise SimFault(f"instruction {mnemonic}.{'.'.join(words)} is not simulated")
+    if "128" in words or any(word.startswith(("F16", "F32", "BF16")) for word in words):
+        raise SimFault(f"instruction {mnemonic}.{'.'.join(words)} is not simulated")
     kind = next((INTEGERS[w] for w in words if w in INTEGERS), U32)
     operation = words[0]
     cast = operation.startswith("CAST")

@@ -13,7 +13,7 @@ IMMA | 037/1 | >=100 72+3=4 86=1 85=0 | R16:x | A.r:x B.c:x C.n:x | newimma@75 a
 DMMA | 03f/1 | <90 76+2=0 | R16:x | A.d B.d C.d | 884 rnd@78
 DMMA | 03f/1 | =90 | R16:x | A.d:x B.d:x C.d:x | dmma@76 rnd@78
 DMMA | 03f/1 | >=100 76+2=0 | R16:x | A.d:x B.d:x C.d:x | 8x8x4 rnd@78
-QMMA | 07a/1 | <120 80=0 73+2=2 | R16:x | A.ri:x B.ci:x C.n:x | \
+QMMA | 07a/1 | =89 80=0 73+2=2 | R16:x | A.ri:x B.ci:x C.n:x | \
     qmma@76+75,1 accumulate@77 fp8q@78 fp8q@79
 QMMA | 07a/1 | =120 80=0 *73+2 | R16:x | A.i:x B.i:x C.n:x | \
     qmma@76+75,1 accumulate@77 fp8q@78 fp8q@79

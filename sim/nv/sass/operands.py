@@ -119,16 +119,17 @@ def read(code: Code, slot: Slot) -> Operand:
     if slot.kind.startswith("["):
         return _memory(code, slot)
     operand = _READERS[slot.kind](code, slot)
-    if slot.optional and code.chip < slot.below and _is_nothing(operand):
+    if slot.optional and code.chip < slot.below and _is_nothing(code, operand):
         return replace(operand, hidden=True)
     return operand
 
 
-def _is_nothing(operand: Operand) -> bool:
+def _is_nothing(code: Code, operand: Operand) -> bool:
     if operand.kind in ("pred", "upred"):
         return operand.index == TRUE_PREDICATE and not operand.inv
-    if operand.kind == "reg":
-        return operand.index == ZERO_REGISTER
+    if operand.kind in ("reg", "ureg"):
+        zero = ZERO_REGISTER if operand.kind == "reg" else zero_uniform(code.chip)
+        return operand.index == zero
     return operand.kind == "imm" and not operand.value
 
 

@@ -6,51 +6,17 @@ each thread at the end. S2R puts the thread's number into R0; what stores R1 is 
 immediate, `hi50` the high half, `abs50` the whole into the field of an absolute branch.
 """
 
-from dataclasses import dataclass
-from pathlib import Path
-
 import numpy as np
 import pytest
 from bare_nv import Gpu
+from nv_control import CONTROL_PROGRAMS, STORE
 from nv_vectors import numbers
 
 from sim.nv.sass.decode import chip_number
 from sim.nv.warp import Launch, WarpFault
 
-PROGRAMS = Path(__file__).parent / "control.txt"
-STORE = (
-    0x000FE20000000A0000005800FF047B82,  # LDC.64 R4, c[0x0][0x160]
-    0x000FE200000E00040000000400027825,  # IMAD.WIDE.U32 R2, R0, 0x4, R4
-    0x000FE200001009000000000102007386,  # STG.E [R2.64], R1
-    0x000FE20003800000000000000000794D,  # EXIT
-)
 NOP = 0x000FE200000000000000000000007918
 BANK_BYTES = 0x200
-
-
-@dataclass(frozen=True)
-class ControlProgram:
-    title: str
-    chip: str
-    threads: int
-    words: tuple[tuple[int, str], ...]  # with what is put into them
-    answer: str
-
-
-def load():
-    programs = []
-    for block in PROGRAMS.read_text().split("\n\n")[1:]:
-        head, *lines, last = block.strip().splitlines()
-        where, title = head.split(": ")
-        chip, threads = where.split()
-        parts = [line.partition("#")[0].split() for line in lines]
-        words = tuple((int(part[0], 16), part[1] if part[1:] else "") for part in parts)
-        answer = last.removeprefix("-> ")
-        programs.append(ControlProgram(title, chip, int(threads), words, answer))
-    return programs
-
-
-CONTROL_PROGRAMS = load()
 
 
 def patched(word, patch, code, chip):

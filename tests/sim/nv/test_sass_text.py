@@ -5,9 +5,11 @@ made from those by changing random bits.
 """
 
 import random
+from itertools import chain
 
 import nvdisasm
 import pytest
+from nv_vectors import CASES
 
 from hcq.errors import SimFault
 from sim.nv.sass.decode import decode
@@ -49,10 +51,34 @@ EVERY = [*CHIPS, *(pytest.param(chip, marks=pytest.mark.long) for chip in OTHERS
         (0x000FEA00038000000000000000007941, "sm_90", "BSYNC B0"),
         (0x001FEA0003E000000000000014007950, "sm_90", "RET.ABS.NODEC R20 0x0"),
         (0x000FEC00000144000000000000007B1D, "sm_90", "BAR.RED.AND.DEFER_BLOCKING 0x0, P0"),
+        (0x000FE200081F890000000004FF007981, "sm_86", "LDG.E.MMIO.SYS R0, [UR4]"),
+        (0x000FE200081F890000000004FF007981, "sm_90", "LDG.E.MMIO.SYS R0, [RZ.U32+UR4]"),
+        (0x000FE200081F890000000004FF007981, "sm_100", "LDG.E.MMIO.SYS R0, [RZ.U32+UR4]"),
+        (0x000FE200081F890000000004FF007981, "sm_120", "LDG.E.MMIO.SYS R0, [RZ.U32+UR4]"),
+        (0x000FE200081F89000000000402007981, "sm_86", "LDG.E.MMIO.SYS R0, [R2.U32+UR4]"),
     ],
 )
 def test_lines(word, target, line):
     assert text(decode(word, target=target), target) == line
+
+
+@pytest.mark.row("SIM-13")
+@pytest.mark.parametrize("chip", EVERY)
+def test_the_words_of_the_known_answers_read_as_the_disassembler_prints_them(chip, tmp_path):
+    words = sorted({case.word for case in chain(*CASES.values()) if case.chip == chip})
+    theirs = nvdisasm.disassemble(words, chip, tmp_path)
+    ours = [text(decode(word, 16 * i, target=chip), chip) for i, word in enumerate(words)]
+    assert [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]] == []
+
+
+@pytest.mark.row("SIM-13")
+@pytest.mark.parametrize("chip", CHIPS)
+def test_a_32_bit_base_reads_as_the_disassembler_prints_it(chip, tmp_path):
+    load, store = 0x000FE200081F890000000004_00007981, 0x000FE2000810090400000008_00007986
+    words = [word | base << 24 | offset << 40 for word in (load, store)
+             for base in (2, 255) for offset in (0, 0x10, 0xFFFFF0)]  # fmt: skip
+    theirs = nvdisasm.disassemble(words, chip, tmp_path)
+    assert [text(decode(word, target=chip), chip) for word in words] == theirs
 
 
 @pytest.fixture(scope="module")
