@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hcq.bits import align
 from hcq.builder import Builder
-from hcq.errors import QueueError, Unsupported, nearest
+from hcq.errors import LaunchError, QueueError, Unsupported, nearest
 from hcq.memory import Buffer
 from hcq.queue import Formula, Half, Number, Patch, Slot, formula
 
@@ -46,6 +46,7 @@ class Batch:
         self.slots: dict[str, Slot] = {}
         self.patches: tuple[Patch, ...] = ()
         self.is_sealed = False
+        self.is_freed = False
         self.words_written = 0  # by all replays together
         self._queues: list[Builder] = []
         self._blocks: list[Buffer] = []
@@ -103,39 +104,86 @@ class Batch:
         )
 
     def _check_open(self) -> None:
+        self._check_kept()
         if self.is_sealed:
             raise QueueError(f"{self.device.name}: the batch is sealed; nothing can be added")
 
+    def _check_kept(self) -> None:
+        if self.is_freed:
+            raise QueueError(
+                f"{self.device.name}: the batch was freed", hint="build it anew: Batch(device)"
+            )
+
     def seal(self) -> None:
         """Move the words to device memory and make the patch table; submit() does it."""
+        self._check_kept()
         if self.is_sealed:
             return
-        self.is_sealed = True
         for index, block in enumerate(self._blocks):
             self._regions[f"arguments{index}"] = _region(block)
+        needed = self._needed_words()
         for queue in self._queues:
             self.device.bind(queue)
             self._regions[queue.name] = _region(queue.bound)
-            self._fill(queue)
+            queue.is_patched = True
+        self._fill(needed)
         found = [patch for queue in self._queues for patch in queue.patches]
         self.patches = (*found, *self._argument_patches)
         for patch in self.patches:
             self.slots[patch.formula.slot.name] = patch.formula.slot
             self._by_formula.setdefault(patch.formula, []).append(patch)
+        self.is_sealed = True  # not before: what failed may be tried again
 
-    def _fill(self, queue: Builder) -> None:
-        """What launches need in their argument blocks; values may be slots."""
-        for address, value in queue.argument_words:
-            for index, block in enumerate(self._blocks):
-                offset = address - block.address
-                if not 0 <= offset < block.size:
-                    continue
+    def _needed_words(self) -> dict[int, list[tuple[int, Number]]]:
+        """What launches need in argument blocks of the batch, by block.
+
+        LaunchError where two need different words, or a slot's value in a block of another's.
+        """
+        needed: dict[int, list[tuple[int, Number]]] = {}
+        for queue in self._queues:
+            for block, words in queue.argument_words.items():
+                if self._number(block) is not None:
+                    if needed.setdefault(block, words) != words:
+                        raise self._unfit(
+                            queue, block, "the argument block was laid down for another launch size"
+                        )
+                elif not all(isinstance(value, int) for _, value in words):
+                    raise self._unfit(
+                        queue, block, "a grid of slots wants an argument block of the batch"
+                    )
+        return needed
+
+    def _unfit(self, queue: Builder, block: int, what: str) -> LaunchError:
+        return LaunchError(
+            f"queue {queue.name}: {what}",
+            device=self.device.name,
+            facts={"queue": queue.name, "address": hex(block)},
+            hint="lay down arguments for each launch: batch.arguments()",
+        )
+
+    def _number(self, address: int) -> int | None:
+        """Which of the batch's argument buffers lies over an address."""
+        for index, block in enumerate(self._blocks):
+            if 0 <= address - block.address < block.size:
+                return index
+        return None
+
+    def _fill(self, needed: Mapping[int, list[tuple[int, Number]]]) -> None:
+        """Lay down words of argument blocks; values may be slots."""
+        for block, words in needed.items():
+            index = self._number(block) or 0
+            buffer = self._blocks[index]
+            for address, value in words:
+                offset = address - buffer.address
                 if isinstance(value, int):
-                    _region(block).write32(offset, value)
-                else:
-                    name, word = f"arguments{index}", offset // WORD_BYTES
-                    patch = Patch(name, word, formula(value), Half.LOW, bits=32)
-                    self._argument_patches.append(patch)
+                    _region(buffer).write32(offset, value)
+                    continue
+                name, word = f"arguments{index}", offset // WORD_BYTES
+                patch = Patch(name, word, formula(value), Half.LOW, bits=32)
+                self._argument_patches.append(patch)
+        for queue in self._queues:  # what is not the batch's own, the device lays down
+            for block in needed:
+                queue.argument_words.pop(block, None)
 
     def submit(self, slots: Mapping[str | Slot, int] | None = None) -> int:
         """Run once more with these slot values, by slot or name; the timeline value that ends it.
@@ -144,8 +192,7 @@ class Batch:
         both before any word is written.
         """
         self.seal()
-        named = {s.name if isinstance(s, Slot) else str(s): v for s, v in (slots or {}).items()}
-        self._patch(named)
+        self._patch(_by_name(slots))
         for queue in self._queues:
             self._last = self.device.submit(queue)
         return self._last
@@ -190,12 +237,23 @@ class Batch:
             slot.check(slots[name])
 
     def free(self) -> None:
-        """Give its memory back once its last run is over."""
+        """Give its memory back once its last run is over; idempotent."""
+        self.is_freed = True
         for queue in self._queues:
             self.device.unbind(queue)
         for block in self._blocks:
             self.device.free(block)
         self._blocks, self._queues = [], []
+
+
+def _by_name(slots: Mapping[str | Slot, int] | None) -> dict[str, int]:
+    if not isinstance(slots, Mapping | None):
+        raise QueueError(
+            f"submit takes the values of slots by slot or name, not {type(slots).__name__}",
+            facts={"given": repr(slots)},
+            hint='such as batch.submit({"out": buffer.address})',
+        )
+    return {s.name if isinstance(s, Slot) else str(s): v for s, v in (slots or {}).items()}
 
 
 def _region(buffer: Buffer) -> "Region":

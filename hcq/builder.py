@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
-from hcq.errors import FieldError, QueueError, Unsupported
+from hcq.errors import FieldError, LaunchError, QueueError, Unsupported
 from hcq.queue import (
     COMPUTE,
     COPY,
@@ -20,7 +20,8 @@ from hcq.queue import (
     word32,
 )
 
-MAX_COPY_PIECES = 4096
+MAX_COPY_PIECES = 4096  # of one copy or fill
+_BYTES = (str, bytes, bytearray, memoryview)
 
 
 class Builder:
@@ -39,14 +40,19 @@ class Builder:
         self.patches: list[Patch] = []
         self.starts: list[int] = []  # index of each packet's first word
         self.kernels: list[str] = []
+        self.programs: dict[Any, None] = {}  # that its launches run, each once
         self.blocks: list[int] = []  # argument blocks its launches read
         self.laps: list[int] = []  # how often the ring had gone round when they were submitted
         self.cells: list[int] = []  # addresses its signals write
-        # What slots must come to: (verb, address, alignment).
-        self.alignments: list[tuple[str, Formula, int]] = []
-        # Words of argument blocks that launches need and that came without: (address, value).
-        self.argument_words: list[tuple[int, Number]] = []
+        # What slots must come to: (verb, address, alignment, how far above a multiple of it).
+        self.alignments: list[tuple[str, Formula, int, int]] = []
+        # Sizes of grids that are slots, each with its limit once: the program, axis and block.
+        self.grids: dict[tuple[Formula, int], tuple[Any, int, tuple[int, ...]]] = {}
+        # By argument block: words that launches need there and that it came without, each
+        # (address, value).
+        self.argument_words: dict[int, list[tuple[int, Number]]] = {}
         self.bound: Any = None
+        self.is_patched = False  # a batch fills in its slots
         self._thread = threading.get_ident()
 
     def check_target(self, arch: Any) -> None:
@@ -73,17 +79,28 @@ class Builder:
         return sorted({patch.formula.slot.name for patch in self.patches})
 
     def check_known(self) -> None:
-        """QueueError where its words are still to be filled in."""
-        if self.bound is None and self.slots:
+        """QueueError where its words are still to be filled in; LaunchError where a program
+        that it launches was freed: other code may lie there."""
+        if not self.is_patched and self.slots:
             raise QueueError(
                 f"queue {self.name} has slots: submit it as a batch", facts={"slots": self.slots}
             )
+        for program in self.programs:
+            if not program.address:
+                raise LaunchError(
+                    f"kernel {program.name} was freed",
+                    facts={"queue": self.name, "kernel": program.name},
+                    hint="load the code again, and build the queue anew",
+                )
 
-    def _address(self, verb: str, address: Number, alignment: int = 1) -> None:
-        """Refuse what is no address (QueueError) and one that is misaligned (FieldError)."""
+    def _address(self, verb: str, address: Number, alignment: int = 1, above: int = 0) -> None:
+        """Refuse what is no address (QueueError) and one that is misaligned (FieldError).
+
+        Aligned is what lies `above` more than a multiple of `alignment`.
+        """
         if isinstance(address, Slot | Formula):
             if alignment > 1:
-                self.alignments.append((verb, formula(address), alignment))
+                self.alignments.append((verb, formula(address), alignment, above))
             return
         if not isinstance(address, int):
             raise QueueError(
@@ -92,23 +109,38 @@ class Builder:
                 hint="give buffer.address, or a slot of a batch",
             )
         low(address)  # at most 64 bits
-        self._check_aligned(verb, address, alignment)
+        self._check_aligned(verb, address, alignment, above)
+
+    def _launched(self, program: Any, grid: Grid, block: tuple[int, ...]) -> None:
+        """Note a launch that passed check_launch(): its program, and sizes that are slots."""
+        self.programs[program] = None
+        self.kernels.append(program.name)
+        for axis, size in enumerate(grid):
+            if not isinstance(size, int):
+                limit = program.limits(block)[axis]
+                self.grids.setdefault((formula(size), limit), (program, axis, block))
 
     def check_slots(self, values: Mapping[str, int]) -> None:
-        """FieldError where the values of slots make a verb's address misaligned."""
-        for verb, address, alignment in self.alignments:
-            self._check_aligned(verb, address.of(values[address.slot.name]), alignment)
+        """FieldError where the values of slots make a verb's address misaligned; LaunchError
+        where they make a grid larger than its limit."""
+        for verb, address, alignment, above in self.alignments:
+            self._check_aligned(verb, address.of(values[address.slot.name]), alignment, above)
+        for (size, _), (program, axis, block) in self.grids.items():
+            program.check_axis(axis, size.of(values[size.slot.name]), block)
 
-    def _check_aligned(self, verb: str, address: int, alignment: int) -> None:
-        if address % alignment:
+    def _check_aligned(self, verb: str, address: int, alignment: int, above: int = 0) -> None:
+        if (address - above) % alignment:
+            where = f"{above} above a multiple of {alignment}" if above else "aligned to"
+            unit = "" if above else f" {alignment} bytes"
             raise FieldError(
-                f"{verb}: address {address:#x} is not aligned to {alignment} bytes",
+                f"{verb}: address {address:#x} is not {where}{unit}",
                 facts={
                     "queue": self.name,
                     "verb": verb,
                     "address": hex(address),
                     "alignment": alignment,
                 },
+                hint="use the time of a signal cell: its address + 8" if above else None,
             )
 
     def _size(self, verb: str, size: int) -> None:
@@ -121,20 +153,25 @@ class Builder:
         if size < 0:
             raise FieldError(f"{verb} size {size} is negative", facts={"queue": self.name})
 
-    def _byte(self, value: int) -> None:
-        """Refuse what fill() cannot store."""
-        if not isinstance(value, int) or not 0 <= value < 256:
-            raise FieldError(f"fill value {value!r} does not fit in 8 bits")
-
     def _words_fit(self, words: Sequence[int]) -> None:
         """Refuse what write() cannot store."""
-        count = len(words) if isinstance(words, Sequence) else f"not in {type(words).__name__}"
+        # Bytes are a sequence of numbers too, but nobody means a word by each of them.
+        is_list = isinstance(words, Sequence) and not isinstance(words, _BYTES)
+        count = len(words) if is_list else f"not in {type(words).__name__}"
         if not isinstance(count, int) or not 0 < count <= self.max_write_words:
             raise QueueError(
                 f"write takes 1 to {self.max_write_words} words, in a list",
                 facts={"queue": self.name, "words": count},
+                hint="bytes go in with device.copy_in(), or as words: "
+                "memoryview(data).cast('I').tolist()",
             )
         for word in words:
+            if isinstance(word, Slot | Formula):
+                raise QueueError(
+                    "write stores numbers: only its address may be a slot",
+                    facts={"queue": self.name, "given": word},
+                    hint="signal() writes the value of a slot",
+                )
             word32(word, "write")
 
     def _lacks(self, verb: str, other: str) -> Unsupported:
@@ -163,16 +200,40 @@ class Builder:
             overlap = abs(destination - source)
             is_upward = destination > source
             step = min(step, overlap) if overlap < size else step
-        if size > step * MAX_COPY_PIECES:
-            raise QueueError(
-                "the copy needs too many pieces",
-                facts={"queue": self.name, "size": size, "piece": step},
-                hint="copy through another buffer: device.copy() does",
-            )
+        self._check_pieces("copy", size, step, "copy through another buffer: device.copy() does")
         pieces = range(0, size, step)
         # From the end when the destination lies above.
         for at in reversed(pieces) if is_upward else pieces:
             yield at, min(step, size - at)
+
+    def _fill_pieces(
+        self, destination: Number, value: int, size: int, step: int
+    ) -> Iterator[tuple[int, int]]:
+        """(offset, size) of the pieces of a fill."""
+        if not isinstance(value, int) or not 0 <= value < 256:
+            raise FieldError(
+                f"fill value {value!r} does not fit in 8 bits",
+                facts={"queue": self.name, "verb": "fill"},
+                hint="give a number from 0 to 255",
+            )
+        self._address("fill", destination)
+        self._size("fill", size)
+        self._check_pieces("fill", size, step, "is the size right? fill it in several queues")
+        for at in range(0, size, step):
+            yield at, min(step, size - at)
+
+    def _check_pieces(self, verb: str, size: int, step: int, hint: str) -> None:
+        if size > step * MAX_COPY_PIECES:
+            raise QueueError(
+                f"the {verb} needs too many pieces",
+                facts={
+                    "queue": self.name,
+                    "size": size,
+                    "piece": step,
+                    "limit": step * MAX_COPY_PIECES,
+                },
+                hint=hint,
+            )
 
     # Verbs that only one kind has.
 

@@ -65,12 +65,21 @@ class BaseProgram:
         check_axes(self.name, grid, block)
         if not self.address:
             raise LaunchError(f"kernel {self.name} was freed", hint="load the code again")
-        limits = self._limits.get(tuple(block)) or self._check_block(tuple(block))
+        limits = self.limits(tuple(block))
         for axis in range(3):
             size = grid[axis]
             if isinstance(size, int) and not 0 <= size <= limits[axis]:
                 raise self._over_grid(axis, size, block)
         self._passed = tuple(grid), tuple(block)
+
+    def limits(self, block: tuple[int, ...]) -> Sequence[int]:
+        """The largest grid on each axis; LaunchError for a block outside its own limits."""
+        return self._limits.get(block) or self._check_block(block)
+
+    def check_axis(self, axis: int, size: int, block: tuple[int, ...]) -> None:
+        """LaunchError for a grid whose size on an axis is outside the limit."""
+        if not 0 <= size <= self.limits(block)[axis]:
+            raise self._over_grid(axis, size, block)
 
     def _check_block(self, block: tuple[int, ...]) -> Sequence[int]:
         threads = block[0] * block[1] * block[2]

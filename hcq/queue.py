@@ -90,6 +90,12 @@ class Formula(_Arithmetic):
         return value
 
     def _step(self, operation: str, constant: int) -> "Formula":
+        if not isinstance(constant, int) or (operation, constant) == ("//", 0):
+            raise QueueError(
+                f"slot {self.slot.name} {operation} {constant!r} is no formula",
+                facts={"slot": self.slot.name, "operation": operation, "given": repr(constant)},
+                hint="compute with whole numbers, and do not divide by 0",
+            )
         if (operation, constant) == ("+", 0):
             return self
         return Formula(self.slot, (*self.steps, (operation, constant)))

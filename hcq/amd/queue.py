@@ -14,6 +14,7 @@ from hcq.queue import COMPUTE, COPY, Grid, Number, Word, high, low, word32
 from hcq.timeline import TIME_OFFSET
 
 WORD_MASK = 0xFFFF_FFFF
+KERNARG_ALIGNMENT = 16
 
 
 class _Queue(Builder):
@@ -66,8 +67,10 @@ class ComputeQueue(_Queue):
                 f"kernel {program.name}: the argument block is not 16-byte aligned",
                 facts={"address": hex(arguments)},
             )
+        if program.kernarg_size:
+            self._address("launch", arguments, KERNARG_ALIGNMENT)
         template = program.launch_words(tuple(block))
-        self.kernels.append(program.name)
+        self._launched(program, grid, tuple(block))
         if isinstance(arguments, int) and _are_ints(grid):
             return self._plain(template.filled(arguments, grid), template.starts)
         words: list[Word] = list(template.words)
@@ -137,12 +140,8 @@ class CopyQueue(_Queue):
 
     def fill(self, destination: Number, value: int, size: int) -> Self:
         """Set size bytes to the byte value."""
-        self._byte(value)
-        self._address("fill", destination)
-        self._size("fill", size)
-        step = self.arch.max_copy_bytes
-        for at in range(0, size, step):
-            self._packet(*sdma.fill(destination + at, value, min(step, size - at)))
+        for at, part in self._fill_pieces(destination, value, size, self.arch.max_copy_bytes):
+            self._packet(*sdma.fill(destination + at, value, part))
         return self
 
     def write(self, address: Number, words: Sequence[int]) -> Self:
@@ -168,4 +167,4 @@ def _are_ints(grid: Sequence[Any]) -> TypeGuard[Sequence[int]]:
 
 
 def _can_hold(address: int, size: int) -> bool:
-    return 0 <= address < 1 << 64 and not (size and address % 16)
+    return 0 <= address < 1 << 64 and not (size and address % KERNARG_ALIGNMENT)

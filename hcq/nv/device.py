@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from hcq import capture
+from hcq import capture, interrupt
 from hcq import host as hosts
 from hcq.arguments_ring import ArgumentRing
 from hcq.code_memory import CodeMemory
 from hcq.copies import Copies
 from hcq.errors import QueueError
 from hcq.host import Host
+from hcq.interrupt import unbroken
 from hcq.memory import Buffer
 from hcq.nv.cubin import Cubin
 from hcq.nv.defs.qmd import ALIGNMENT
@@ -20,6 +21,7 @@ from hcq.nv.local import LocalMemory
 from hcq.nv.memory import Kind, Memory
 from hcq.nv.program import Program
 from hcq.nv.queue import ComputeQueue
+from hcq.nv.sizes import LaunchSizes
 from hcq.nv.work import AnyQueue, NvWork
 from hcq.opening import choose
 from hcq.queue import COMPUTE
@@ -38,20 +40,21 @@ class Device(RawDevice):
     work: NvWork
     memory: Memory
 
+    @unbroken
     def __init__(self, index: int, *, timeline_start: int = 0) -> None:
         super().__init__()
         host = capture.wrap(hosts.current())
         self.index = index
         self.name = f"NV:{index}"
-        self._filled: dict[int, tuple[Any, Any]] = {}  # argument blocks that hold launch sizes
         self._driver: Driver = driver(host)
         with ExitStack() as undo, self._driver.lock:
             self._driver.members.append(self)
             undo.callback(self._driver.leave, self)
             self._open(undo, host, timeline_start)
+            self.renderers = (f"PTX:{self.target}",)
+            capture.device(host, self.name, self.target)
+            interrupt.point()  # while the device can still be closed
             self._closing = undo.pop_all()
-        self.renderers = (f"PTX:{self.target}",)
-        capture.device(host, self.name, self.target)
 
     def _open(self, undo: ExitStack, host: Host, timeline_start: int) -> None:
         self.gpu = gpu_of(self._driver, _find(self._driver, self.index), self.name)
@@ -66,6 +69,8 @@ class Device(RawDevice):
         self.copies = Copies(work, self._plain, self.free)
         ring = self.allocate(ARGUMENT_RING_BYTES, cpu_access=True, name="argument ring")
         self.ring = ArgumentRing(work, ring)
+        self._sizes = LaunchSizes(self.name, ring, self.memory.at)
+        work.channels[COMPUTE].lay_down = self._sizes.fill
         self._code = CodeMemory(work, self.copies, self._allocate_code)
         self.local = LocalMemory(
             self.gpu.shape,
@@ -115,6 +120,7 @@ class Device(RawDevice):
 
     # Programs.
 
+    @unbroken
     def load(self, image: bytes, entry: str) -> Program:
         """Upload a cubin; CodeObjectError before anything is, OutOfMemory for its needs."""
         self.work.usable()
@@ -122,7 +128,7 @@ class Device(RawDevice):
 
         def make(address: int) -> Program:
             windows, unload = self._driver.windows, self._code.unload
-            program = Program(cubin, self.arch, address, windows, self._filled, unload)
+            program = Program(cubin, self.arch, address, windows, self._sizes.filled, unload)
             with self.work.lock:
                 self.local.need(entry, program.local_size)
             return program
@@ -146,10 +152,8 @@ class Device(RawDevice):
     ) -> int:
         # The kernel's constant bank 0; the submission of the launch fills in unknown sizes.
         address = self.ring.place(program.bank(values, grid, block), ALIGNMENT, program.name)
-        if grid is None or block is None:
-            self._filled.pop(address, None)
-        else:
-            self._filled[address] = tuple(grid), tuple(block)
+        sizes = None if grid is None or block is None else (tuple(grid), tuple(block))
+        self._sizes.laid_down(address, sizes)
         return address
 
     # Queues.
@@ -169,10 +173,6 @@ class Device(RawDevice):
 
     def _before_publish(self, queue: AnyQueue, value: int) -> None:
         self.ring.commit(queue, value)
-        for address, word in queue.argument_words:
-            found = self.memory.at(address)
-            if isinstance(word, int) and found is not None and found[0].region is not None:
-                found[0].region.write32(found[1], word)
 
 
 def _find(found: Driver, index: int) -> Card:

@@ -123,12 +123,21 @@ class Program(BaseProgram):
         if held is None:
             return False
         if held != (tuple(grid), block):
-            raise LaunchError(
-                f"kernel {self.name}: the argument block was laid down for another launch size",
-                facts={"held": held, "grid": grid, "block": block},
-                hint="lay down arguments for each launch: device.arguments(..., grid, block)",
-            )
+            raise self.other_sizes(arguments, grid, block)
         return True
+
+    def other_sizes(self, arguments: int, grid: Any, block: Any) -> LaunchError:
+        """The error for a second launch size with one argument block."""
+        return LaunchError(
+            f"kernel {self.name}: the argument block was laid down for another launch size",
+            facts={
+                "address": hex(arguments),
+                "held": self._filled.get(arguments, "those of an earlier launch"),
+                "grid": grid,
+                "block": block,
+            },
+            hint="lay down arguments for each launch: device.arguments(..., grid, block)",
+        )
 
     # What the kernel takes.
 

@@ -8,9 +8,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Self
 
-from hcq.bits import align
 from hcq.builder import Builder
-from hcq.errors import FieldError, LaunchError, Unsupported
+from hcq.errors import LaunchError, Unsupported
 from hcq.nv import methods
 from hcq.nv.arch import Arch
 from hcq.nv.defs import copy as copy_defs
@@ -52,6 +51,7 @@ class _Queue(Builder):
         self.pointers: list[tuple[int, int]] = []  # (word, record whose address goes there)
         self.links: list[tuple[int, int]] = []  # (record, the one that follows when it is done)
         self.method_count: int | None = None  # once sealed
+        self.first: list[int] = []  # words that its next submission runs before its own
         self._record_patches: list[tuple[int, Patch]] = []
 
     def wait(self, address: Number, value: Number) -> Self:
@@ -65,13 +65,7 @@ class _Queue(Builder):
         The 8 bytes below become zero, so address is 8 more than a multiple of 16:
         where a signal cell keeps its time.
         """
-        if isinstance(address, int) and address % 16 == 0:
-            raise FieldError(
-                f"timestamp address {address:#x} is not 8 above a multiple of 16",
-                facts={"address": hex(address), "queue": self.name},
-                hint="use the time of a signal cell: its address + 8",
-            )
-        self._address("timestamp", address, 8)
+        self._address("timestamp", address, 2 * TIME_OFFSET, TIME_OFFSET)
         return self._packet(*methods.release(address + -TIME_OFFSET, 0))
 
     def poll(self, address: Number, value: int, mask: int = WORD_MASK) -> Self:
@@ -204,11 +198,13 @@ class ComputeQueue(_Queue):
         if 0 in grid:
             return self
         size = tuple(block)
-        if isinstance(arguments, int) and not program.knows_sizes(arguments, grid, size):
-            self.argument_words += program.size_words(arguments, grid, size)
+        if not isinstance(arguments, int):
+            self._address("launch", arguments, qmd.ALIGNMENT)
+        elif not program.knows_sizes(arguments, grid, size):
+            self._need_sizes(program, arguments, grid, size)
         record = len(self.records)
         self._record(record, program.record(size), arguments, grid)
-        self.kernels.append(program.name)
+        self._launched(program, grid, size)
         if self._has_barrier:
             self._has_barrier = False
             self._chain(record - 1, record)
@@ -217,6 +213,14 @@ class ComputeQueue(_Queue):
             self._plain(_LAUNCH, ())
         self._is_after_launch = True
         return self
+
+    def _need_sizes(
+        self, program: Program, arguments: int, grid: Grid, block: tuple[int, ...]
+    ) -> None:
+        words = program.size_words(arguments, grid, block)
+        if self.argument_words.setdefault(arguments, words) != words:
+            # They are all laid down before the queue runs.
+            raise program.other_sizes(arguments, grid, block)
 
     def _record(self, number: int, template: list[int], arguments: Number, grid: Grid) -> None:
         holes = HOLES[self.arch.qmd_version]
@@ -295,12 +299,8 @@ class CopyQueue(_Queue):
 
     def fill(self, destination: Number, value: int, size: int) -> Self:
         """Set size bytes to the byte value."""
-        self._byte(value)
-        self._address("fill", destination)
-        self._size("fill", size)
-        step = align(copy_defs.MAX_LINE_BYTES, 4)
-        for at in range(0, size, step):
-            self._packet(*methods.fill(destination + at, value, min(step, size - at)))
+        for at, part in self._fill_pieces(destination, value, size, copy_defs.MAX_LINE_BYTES):
+            self._packet(*methods.fill(destination + at, value, part))
         return self
 
     def write(self, address: Number, words: Sequence[int]) -> Self:
