@@ -58,6 +58,8 @@ class Channel:
         self.prelude: list[int] = []
         self.on_publish: Publish | None = None
         self.wait_for_space: Callable[[Callable[[], bool], Channel], None] | None = None
+        # Gives argument blocks of a queue what they lack; told when its launches are done.
+        self.lay_down: Callable[[Any, Callable[[], bool]], None] | None = None
         self._progress = progress  # of queues that go past the timeline
         self._raw = 0
         # What the GPU may still read: (end in the pushbuffer, entries, whether it is done).
@@ -221,13 +223,16 @@ class Channel:
     ) -> None:
         """Hand the GPU words: contents, entries, fence, put, fence, doorbell, in this order."""
         queue.finish()
+        if queue.argument_words and self.lay_down is not None:
+            self.lay_down(queue, is_done)
         words, pieces = self._laid_out(queue, frame)
         size = align(len(words) * WORD, qmd.ALIGNMENT)
         self._await_space(size, len(pieces))
         start = self._start(size)
         address = self.push.address + start % PUSH_BYTES
         if queue.bound is None:
-            self._point(queue, words, len(frame[0]) + len(self.prelude), address)
+            methods_at = len(frame[0]) + len(self.prelude) + len(queue.first)
+            self._point(queue, words, methods_at, address)
         self._push_view.write(start % PUSH_BYTES, struct.pack(f"<{len(words)}I", *words))
         for index, (at, count) in enumerate(pieces):
             where = at if at >= LOW_PIECE else address + at
@@ -254,13 +259,13 @@ class Channel:
         """
         before, after = frame
         if queue.bound is not None:
-            first = [*before, *self.prelude]
+            first = [*before, *self.prelude, *queue.first]
             pieces = [(0, len(first))] if first else []
             pieces += queue.segments(queue.bound.address)
             if after:
                 pieces.append((len(first) * WORD, len(after)))
             return [*first, *after], pieces
-        words = [*before, *self.prelude, *queue.words, *after]
+        words = [*before, *self.prelude, *queue.first, *queue.words, *after]
         pieces = [(0, len(words))]
         for record in queue.records:
             words += [0] * (-len(words) % RECORD_WORDS)
