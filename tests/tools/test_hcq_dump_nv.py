@@ -509,6 +509,15 @@ def test_records_follow_at_multiples_of_256_bytes(dump):
     ]
 
 
+def test_a_record_in_the_methods_is_read_as_one(packets):
+    # SET_INLINE_QMD_ADDRESS_A, _B, LOAD_INLINE_QMD_DATA(0) and on: 66 words.
+    words = "20012000 C9C0 204220C6 0 7F20FA4 " + record(64, **VERSION_3)
+    code, found = packets(words, "pushbuffer", "--arch", "sm_89")
+    assert code == 0
+    assert found[1].startswith("C9C0 SET_INLINE_QMD_ADDRESS_A subch=1 form=INC ")
+    assert f" | qmd=0x7f20fa400; QMDV03_00 {LAUNCH} local=64 c0=0x7f20005000+0x210 " in found[1]
+
+
 @pytest.mark.refusal
 def test_bits_that_no_field_covers_are_marked(packets):
     code, found = packets(record(64, **VERSION_3, w2=0x80), "qmd", "--arch", "sm_86")

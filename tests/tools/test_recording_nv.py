@@ -232,6 +232,17 @@ def test_an_index_without_a_name_is_shown_as_it_is(ioctl):
     assert line.endswith("inner_out={grInfoList={SM_VERSION=0x809,?0x99=0x5}}")
 
 
+@pytest.mark.parametrize(
+    ("name", "item"),
+    [("NV_ESC_RM_CONTROL", "struct NEWER_PARAMS"), ("NEW_CALL", "uint32_t")],
+)
+def test_a_list_of_a_type_that_is_not_known_is_shown_as_bytes(ioctl, name, item):
+    args = {"cmd": "0x1", "list": "0x1000"}
+    found = {"item": item, "size": 4, "in": "00000000", "out": "01020304"}
+    line = ioctl(name=name, args=args, out=args, lists={"list": found})
+    assert line.endswith("list=?0x00000000 -> list=?0x01020304")
+
+
 def test_an_event_is_shown_as_every_reading_that_says_something(ioctl):
     # struct kfd_event_data: a memory exception at 0x7f0000001000, event 5.
     data = (

@@ -6,7 +6,7 @@ ctrl2080gr.h, ctrl2080fb.h.
 
 from typing import Any
 
-from cffi import FFI
+from cffi import FFI, CDefError
 
 from hcq.ioctl_defs import amdgpu, kfd, listed, nv_ctrl
 from tools.hcq_dump.classes import NAMES
@@ -43,13 +43,24 @@ def _text(name: str, field: str, entry: dict[str, Any], when: str) -> str:
     item, data = str(entry["item"]), bytes.fromhex(entry[when])
     if not data:
         return UNREAD
-    ffi = _FFIS[name[:3]]
+    ffi = _FFIS.get(name[:3])
+    if ffi is None or not _declares(ffi, item):
+        return f"?0x{data.hex()}"
     if field == "classList":
         return "[" + ",".join(_classes(ffi, item, data)) + "]"
     if item == _INFO:
         pairs = _infos(ffi, data, _INFOS.get(field, {})).items()
         return "{" + ",".join(f"{index}={value:#x}" for index, value in pairs) + "}"
     return listed(ffi, item, data) + ("..." if len(data) < entry["size"] else "")
+
+
+def _declares(ffi: FFI, item: str) -> bool:
+    """Whether a type is known here; a later recording may name others."""
+    try:
+        ffi.sizeof(item)
+    except (CDefError, ValueError):
+        return False
+    return True
 
 
 def as_json(record: dict[str, Any], when: str) -> dict[str, object]:

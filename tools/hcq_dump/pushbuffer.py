@@ -6,18 +6,19 @@ channel: SET_OBJECT says it.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 
 from hcq.bits import Layout
 from hcq.nv.arch import ARCHES
 from hcq.nv.defs import compute, host
 from hcq.nv.defs.host import SecOp
 from hcq.nv.methods import COMPUTE_SUBCHANNEL, COPY_SUBCHANNEL
+from tools.hcq_dump import qmd
 from tools.hcq_dump.classes import NAMES
 from tools.hcq_dump.fields import bit_fields, count, hexadecimal, words
 from tools.hcq_dump.host_methods import HOST
 from tools.hcq_dump.method_table import Table
-from tools.hcq_dump.methods import TABLES, Sent, bit_by_bit, meaning
+from tools.hcq_dump.methods import CACHED, TABLES, Sent, bit_by_bit, meaning
 from tools.hcq_dump.record import WORD_BYTES, BitField, Fields, Packet
 
 # Source: NVIDIA open-gpu-doc, classes/host/clc56f.h, NVC56F_DMA (TERT_OP, the _OLD fields).
@@ -40,6 +41,11 @@ IMMEDIATE_HEADER = Layout("IMMEDIATE_HEADER", 32, {
     "method_address":    (11,  0),
 })  # fmt: skip
 _IMMEDIATE_BIT = IMMEDIATE_HEADER.fields["immd_data"][1]
+# SET_INLINE_QMD_ADDRESS_A: the address has 57 bits, of which 8 are not there.
+_INLINE_UPPER = Layout("INLINE_QMD_UPPER", 32, {"address": (16, 0)})
+_LAUNCHING = frozenset(
+    (compute.SEND_PCAS_A, compute.SET_INLINE_QMD_ADDRESS_A, compute.LOAD_INLINE_QMD_DATA)
+)
 _MASK_OPERATIONS = {1: "SET_SUB_DEV_MASK", 2: "STORE_SUB_DEV_MASK", 3: "USE_SUB_DEV_MASK"}
 _FORMS = {
     SecOp.INC_METHOD: "INC",
@@ -135,8 +141,7 @@ def _packet(listed: list[int], at: int, channel: Channel) -> Packet:
     head = listed[at]
     if head == 0:
         return _nothing(listed, at)
-    operation = host.METHOD_HEADER.unpack(head)["sec_op"]
-    tert = OLD_HEADER.unpack(head)["tert_op"]
+    operation, tert = _operations(head)
     if operation == SecOp.END_PB_SEGMENT:
         return _lone("END_PB_SEGMENT", at, head, head ^ SecOp.END_PB_SEGMENT << 29)
     if operation == SecOp.GRP0 and tert:
@@ -174,6 +179,13 @@ def _header_bits(layout: Layout, head: int) -> tuple[BitField, ...]:
     return tuple(replace(bits, name=bits.name.upper()) for bits in bit_fields(layout, head, 0))
 
 
+@lru_cache(maxsize=CACHED)
+def _operations(head: int) -> tuple[int, int]:
+    """What a header is: its operation and, for the old forms, the third one."""
+    return host.METHOD_HEADER.unpack(head)["sec_op"], OLD_HEADER.unpack(head)["tert_op"]
+
+
+@lru_cache(maxsize=CACHED)
 def _header(head: int, operation: int, tert: int) -> _Header | None:
     if operation in _OLD_FORMS:
         layout, form, unit = OLD_HEADER, _OLD_FORMS[SecOp(operation)], 4
@@ -242,12 +254,28 @@ def _follow(subchannel: int, table: Table, sent: list[Sent], channel: Channel) -
 
 
 def _launches(table: Table, sent: list[Sent], channel: Channel, at: int) -> Iterator[str]:
-    """Where the launch records lie that the words start."""
-    for item in sent:
-        method = table.get(item.method)
-        if method is None or method.name != "SEND_PCAS_A":
-            continue
-        address = item.word << compute.QMD_ADDRESS_SHIFT
-        channel.launches[address] = f"b{channel.buffer}+{at * WORD_BYTES:#06x}"
-        shown = channel.records.get(address)
-        yield f"qmd={address:#x}" + (f" in {shown}" if shown else "")
+    """Where the launch records lie that the words start, and records among the words."""
+    if compute.SEND_PCAS_A not in table or _LAUNCHING.isdisjoint(item.method for item in sent):
+        return
+    named = [(table[item.method].name, item.word) for item in sent if item.method in table]
+    for name, word in named:
+        if name == "SEND_PCAS_A":
+            address = word << compute.QMD_ADDRESS_SHIFT
+            channel.launches[address] = f"b{channel.buffer}+{at * WORD_BYTES:#06x}"
+            shown = channel.records.get(address)
+            yield f"qmd={address:#x}" + (f" in {shown}" if shown else "")
+    words_of = dict(named)
+    if "SET_INLINE_QMD_ADDRESS_A" in words_of and "SET_INLINE_QMD_ADDRESS_B" in words_of:
+        upper = _INLINE_UPPER.unpack(words_of["SET_INLINE_QMD_ADDRESS_A"])["address"]
+        lower = words_of["SET_INLINE_QMD_ADDRESS_B"]
+        yield f"qmd={(upper << 32 | lower) << compute.QMD_ADDRESS_SHIFT:#x}"
+    inline = [word for name, word in named if name.startswith("LOAD_INLINE_QMD_DATA(")]
+    if inline and named[-len(inline)][0] == "LOAD_INLINE_QMD_DATA(0)":
+        yield from _inline_record(inline, channel.arch)
+
+
+def _inline_record(listed: list[int], arch: str) -> Iterator[str]:
+    """A launch record in a run of methods, if it is all there."""
+    record = next(qmd.decode(listed, arch))
+    if not record.torn and not record.unknown:
+        yield " ".join([record.opcode, *(f"{key}={value}" for key, value in record.fields)])
