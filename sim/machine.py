@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from errno import EACCES, EAGAIN, EBADF, EINTR, EINVAL
+from errno import EACCES, EAGAIN, EBADF, EFAULT, EINTR, EINVAL
 from itertools import count
 from typing import Any
 
@@ -34,6 +34,7 @@ from sim.nv.nodes import Nvidia
 from sim.nv.status import RmStatus
 from sim.refusal import Refusal
 from sim.space import AddressSpace
+from sim.user import UserFault
 
 LOG_LENGTH = 20_000
 # What a free-running machine logs: packets and calls have no order worth keeping there.
@@ -126,9 +127,13 @@ class Machine:
             raise OSError(EINVAL, "this file is only for reading", path)
         # A real descriptor, so that numbers, limits and leaks are those of the process.
         fd = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            if is_nvidia:
+                self.nvidia.open(path, fd)
+        except OSError:
+            os.close(fd)
+            raise
         self._opened[fd] = _File(path, gpu, next(self._serials))
-        if is_nvidia:
-            self.nvidia.open(path, fd)
         return fd
 
     def close(self, fd: int) -> None:
@@ -181,7 +186,9 @@ class Machine:
             raise OSError(EINVAL, f"mmap: {refusal.why}") from None
 
     def munmap(self, region: Region) -> None:
-        self.release(region.address, region.size)
+        address, size = region.address, region.size
+        region.invalidate()
+        self.release(address, size)
 
     def release(self, address: int, size: int) -> None:
         self._enter("munmap", "")
@@ -337,14 +344,20 @@ class Machine:
         file = self._opened.get(fd)
         if file is None:
             raise Refusal(EBADF, f"descriptor {fd} is not open")
+        try:
+            self._dispatch(file, fd, call.number, address)
+        except UserFault as fault:
+            # Objects that the call made stay: a kernel does not take them back either.
+            raise Refusal(EFAULT, str(fault)) from None
+
+    def _dispatch(self, file: _File, fd: int, number: int, address: int) -> None:
+        size = number >> _REQUEST_SIZE_SHIFT & _REQUEST_SIZE_MASK
         if self.nvidia.has(fd):
-            self.nvidia.ioctl(fd, call.number, address)
-            return
-        size = call.number >> _REQUEST_SIZE_SHIFT & _REQUEST_SIZE_MASK
-        if file.gpu:
-            drm.ioctl(call.number, address, size)
+            self.nvidia.ioctl(fd, number, address)
+        elif file.gpu:
+            drm.ioctl(number, address, size)
         else:
-            self.kfd.ioctl(call.number, address, size)
+            self.kfd.ioctl(number, address, size)
 
     def _enter(self, kind: str, detail: str, *, ioctl: bool = False) -> None:
         """Note a call through the boundary, and fail it where a test wants that."""

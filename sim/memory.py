@@ -3,7 +3,8 @@
 Simulated GPU addresses are addresses of this process, so translated code loads
 and stores directly. Nothing is touched before the table of ranges says so: a
 bad address is a PageFault, never a crash. Memory itself is made elsewhere
-(`sim/backing.py`); this file only knows which ranges are mapped, and how.
+(`sim/space.py`); this file only knows which ranges are mapped, and how. Pages that
+are `lent` are the program's own: before they are touched, they are looked for.
 
 The table lies in native memory, so that native code can search it: at
 `table_pointer` a u64 holds the address of
@@ -12,6 +13,7 @@ sorted by start, `end` exclusive, neighbours of equal flags merged. A change
 writes a new table and swaps the pointer; `version` grows with every change.
 """
 
+import threading
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -21,8 +23,10 @@ from typing import Any
 from cffi import FFI
 
 from hcq.errors import SimFault
+from sim.lent import NOTE, Lent, Span
 
 PAGE = 4096
+ADDRESSES = 1 << 64
 READ, WRITE, EXECUTE = 1, 2, 4
 ACCESSES = {"read": READ, "write": WRITE, "execute": EXECUTE}
 
@@ -33,14 +37,16 @@ _ffi.cdef("void *memmove(void *to, const void *from, size_t size);")
 class PageFault(SimFault):
     """An access that the page table does not allow.
 
-    `kind` is "not-present", "read-only" or "no-execute"; `address` is the first bad byte.
+    `kind` is "not-present", "read-only" or "no-execute"; `address` is the first bad byte;
+    `note` why the page is not there, where that is known.
     """
 
-    def __init__(self, address: int, access: str, kind: str) -> None:
-        super().__init__(f"{access} of {address:#x}: page is {kind}")
+    def __init__(self, address: int, access: str, kind: str, note: str = "") -> None:
+        super().__init__(f"{access} of {address:#x}: page is {kind}{note and f'; {note}'}")
         self.address = address
         self.access = access
         self.kind = kind
+        self.note = note
 
 
 class GpuMemory:
@@ -51,6 +57,8 @@ class GpuMemory:
         # Starts, and start, end, flags of every range. Both are replaced together and never
         # changed in place: a reader in another thread sees all of a change or nothing.
         self._state: tuple[list[int], array[int]] = ([], array("Q"))
+        self._change = threading.RLock()  # held while the table is replaced
+        self._lent = Lent()
         self._version = 0
         self._users = 0
         self._retired: list[Any] = []
@@ -60,34 +68,35 @@ class GpuMemory:
         self._publish()
 
     def map(
-        self, address: int, size: int, *, writable: bool = True, executable: bool = False
-    ) -> None:
-        """Make whole pages accessible. SimFault when unaligned, empty or partly mapped already."""
+        self, address: int, size: int, *, writable: bool = True, executable: bool = False,
+        lent: bool = False,
+    ) -> None:  # fmt: skip
+        """Make whole pages accessible. SimFault when unaligned, empty or partly mapped already.
+
+        lent: they are the program's own, which may take them away.
+        """
         self._check_pages(address, size)
-        index = bisect_right(self._state[0], address)
-        if self._overlaps(index, address, address + size):
-            raise SimFault(f"{address:#x}+{size:#x} is mapped already, in whole or in part")
-        flags = READ | WRITE * writable | EXECUTE * executable
-        self._replace(index, index, [(address, address + size, flags)])
+        with self._change:
+            index = bisect_right(self._state[0], address)
+            if self._overlaps(index, address, address + size):
+                raise SimFault(f"{address:#x}+{size:#x} is mapped already, in whole or in part")
+            flags = READ | WRITE * writable | EXECUTE * executable
+            self._replace(index, index, [(address, address + size, flags)])
+            if lent:
+                self._lent.add(address, address + size)
 
     def unmap(self, address: int, size: int) -> None:
         """Take whole pages away. SimFault when any of them is not mapped."""
         self._check_pages(address, size)
-        self.check(address, size, "read")
+        if not self._lent.covers(address, address + size):
+            self.check(address, size, "read")
         self.discard(address, size)
 
     def discard(self, address: int, size: int) -> None:
         """Take away whatever of these pages is mapped."""
-        end = address + size
-        starts = self._state[0]
-        first = max(bisect_right(starts, address) - 1, 0)
-        last = max(bisect_right(starts, end - 1), first)
-        parts: list[tuple[int, int, int]] = []
-        for start, stop, flags in map(self._range, range(first, last)):
-            parts.append((start, min(stop, address), flags))
-            parts.append((max(start, end), stop, flags))
-        if last > first:
-            self._replace(first, last, parts)
+        with self._change:
+            self._lent.remove(address, address + size)
+            self._cut(address, address + size)
 
     def check(self, address: int, size: int, access: str) -> None:
         """PageFault unless every byte allows `access` ("read", "write" or "execute")."""
@@ -97,17 +106,23 @@ class GpuMemory:
         index = bisect_right(starts, address) - 1
         while True:
             if index < 0 or index >= len(starts):
-                raise PageFault(address, access, "not-present")
+                raise PageFault(address, access, "not-present", self.note_of(address))
             start, stop, flags = flat[3 * index : 3 * index + 3]
             if not start <= address < stop:
-                raise PageFault(address, access, "not-present")
+                raise PageFault(address, access, "not-present", self.note_of(address))
             if not flags & need:
                 kind = "read-only" if access == "write" else "no-execute"
                 raise PageFault(address, access, kind)
             if end <= stop:
-                return
+                break
             address = stop
             index += 1
+        if self._lent.spans:
+            self._check_lent(end - size, end, access)
+
+    def note_of(self, address: int) -> str:
+        """Why a page that was mapped is not there any more; empty when nothing is known."""
+        return NOTE if self._lent.covers(address, address + 1) else ""
 
     def is_mapped(self, address: int, size: int) -> bool:
         """Whether every byte is mapped for reading."""
@@ -166,7 +181,12 @@ class GpuMemory:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """While native code may be reading the table: replaced tables are kept until it is over."""
+        """While native code may be reading the table: replaced tables are kept until it is over.
+
+        Native code does not ask for lent pages: those that are not there leave the table first.
+        """
+        if self._lent.spans:
+            self._drop_lost(0, ADDRESSES)
         self._users += 1
         try:
             yield
@@ -174,6 +194,30 @@ class GpuMemory:
             self._users -= 1
             if not self._users:
                 self._retired.clear()
+
+    def _check_lent(self, start: int, end: int, access: str) -> None:
+        lost = self._drop_lost(start, end)
+        if lost:
+            raise PageFault(max(lost[0][0], start), access, "not-present", NOTE)
+
+    def _drop_lost(self, start: int, end: int) -> list[Span]:
+        """Take lent pages away that are not there any more; which ones."""
+        lost = self._lent.lost(start, end)
+        for first, last in lost:
+            with self._change:
+                self._cut(first, last)
+        return lost
+
+    def _cut(self, address: int, end: int) -> None:
+        starts = self._state[0]
+        first = max(bisect_right(starts, address) - 1, 0)
+        last = max(bisect_right(starts, end - 1), first)
+        parts: list[tuple[int, int, int]] = []
+        for start, stop, flags in map(self._range, range(first, last)):
+            parts.append((start, min(stop, address), flags))
+            parts.append((max(start, end), stop, flags))
+        if last > first:
+            self._replace(first, last, parts)
 
     def _load(self, address: int, size: int, kind: str) -> int:
         _check_aligned(address, size)

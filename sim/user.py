@@ -12,7 +12,12 @@ _ffi.cdef("""
     ssize_t process_vm_readv(int pid, const struct iovec *local, unsigned long local_count,
                              const struct iovec *remote, unsigned long remote_count,
                              unsigned long flags);
+    ssize_t process_vm_writev(int pid, const struct iovec *local, unsigned long local_count,
+                              const struct iovec *remote, unsigned long remote_count,
+                              unsigned long flags);
 """)
+_MAPS = "/proc/self/maps"
+_ADDRESSES = 1 << 64
 _libc: Any = _ffi.dlopen(None)
 
 
@@ -29,14 +34,40 @@ def read(address: int, size: int) -> bytes:
         return b""
     data = _ffi.new("char[]", size)
     # The call answers with an error where a load of ours would end the process.
-    local = _ffi.new("struct iovec *", {"base": data, "size": size})
-    remote = _ffi.new("struct iovec *", {"base": _ffi.cast("void *", address), "size": size})
-    if _libc.process_vm_readv(os.getpid(), local, 1, remote, 1, 0) != size:
-        raise UserFault(address, size)
+    _transfer(_libc.process_vm_readv, data, address, size)
     return bytes(_ffi.buffer(data, size))
 
 
 def write(address: int, data: bytes) -> None:
-    """Store bytes in this process; UserFault where there is no memory."""
-    read(address, len(data))
-    _ffi.memmove(_ffi.cast("char *", address), data, len(data))
+    """Store bytes in this process; UserFault where there is no memory, or only for reading."""
+    if data:
+        _transfer(_libc.process_vm_writev, _ffi.from_buffer(data), address, len(data))
+
+
+def missing(address: int, size: int) -> list[tuple[int, int]]:
+    """The parts (start, end) of a span that the program cannot both read and write."""
+    end, parts = address + size, []
+    with open(_MAPS, "rb") as maps:
+        for line in maps:
+            span, flags = line.split(b" ", 2)[:2]
+            start, stop = (int(bound, 16) for bound in span.split(b"-"))
+            if stop <= address or not flags.startswith(b"rw"):
+                continue
+            if start >= end:
+                break
+            if start > address:
+                parts.append((address, start))
+            address = stop
+    if address < end:
+        parts.append((address, end))
+    return parts
+
+
+def _transfer(call: Any, data: Any, address: int, size: int) -> None:
+    """Move bytes between `data` and the caller's memory; UserFault."""
+    if address + size > _ADDRESSES:
+        raise UserFault(address, size)
+    local = _ffi.new("struct iovec *", {"base": data, "size": size})
+    remote = _ffi.new("struct iovec *", {"base": _ffi.cast("void *", address), "size": size})
+    if call(os.getpid(), local, 1, remote, 1, 0) != size:
+        raise UserFault(address, size)

@@ -15,11 +15,12 @@ from sim.refusal import Refusal
 _ffi = FFI()
 DRIVER_VERSION = (3, 61, 0)
 DRIVER_NAME = b"amdgpu"
+_ANSWERS = 1 << 31  # of a request: the struct is copied back
 _CALLS = {call.number & 0xFF: call for call in (amdgpu.VERSION, amdgpu.GET_CLIENT, amdgpu.INFO)}
 
 
 def ioctl(number: int, address: int, size: int) -> None:
-    """Answer one call, its struct at `address`; Refusal with the errno otherwise."""
+    """Answer one call, its struct at `address`; Refusal with the errno otherwise, UserFault."""
     entry = _CALLS.get(number & 0xFF)
     if number >> 8 & 0xFF != ord("d") or entry is None:
         raise Refusal(ENOTTY, f"request {number:#x} is not known to the render node")
@@ -32,7 +33,8 @@ def ioctl(number: int, address: int, size: int) -> None:
         own.auth = 1
     else:
         _info(own)
-    _ffi.memmove(_ffi.cast("char *", address), bytes(entry.ffi.buffer(own))[:shared], shared)
+    if entry.number & _ANSWERS:
+        user.write(address, bytes(entry.ffi.buffer(own))[:shared])
 
 
 def _version(own: Any) -> None:

@@ -211,7 +211,9 @@ class Gpu:
         where = f"{queue.name}, kernel at {launch.code:#x}"
         queue.halted = True
         if fault.kind == "memory":
+            note = self.memory.note_of(fault.address)
             text = f"{where}, pc {fault.pc:#x}: {fault.access} of {fault.address:#x}: {fault.text}"
+            text += note and f"; {note}"
             self.memory_fault(queue, fault.address, fault.access, text)
         elif fault.kind != "aborted":
             self.queue_error(queue, f"{where}, pc {fault.pc:#x}: {fault.text}", "wave")

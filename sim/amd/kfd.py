@@ -37,6 +37,7 @@ POLL_NANOSECONDS = 500_000  # virtual, at most
 WAIT_SLICE_SECONDS = 0.02
 APERTURE_ENTRY = 56
 AGE_VERSION = (1, 14)
+_ANSWERS = 1 << 31  # of a request: the struct is copied back
 
 Handler = Callable[["Kfd", Any], None]
 
@@ -93,7 +94,7 @@ class Kfd:
                 gpu.caches = Caches(partial(self.buffers.cached, gpu))
 
     def ioctl(self, number: int, address: int, size: int) -> None:
-        """Answer one call, its struct at `address`; Refusal with the errno otherwise."""
+        """Answer one call, its struct at `address`; Refusal with the errno otherwise, UserFault."""
         entry = CALLS.get(number & kfd.NUMBER_MASK)
         if number >> 8 & 0xFF != ord("K") or entry is None or self.version < entry.since:
             raise Refusal(ENOTTY, f"request {number:#x} is not known to interface {self.version}")
@@ -110,8 +111,8 @@ class Kfd:
         except OSError as error:
             raise Refusal(error.errno or EFAULT, str(error)) from error
         finally:
-            result = bytes(entry.ioctl.ffi.buffer(own))[:shared]
-            _ffi.memmove(_ffi.cast("char *", address), result, shared)
+            if entry.ioctl.number & _ANSWERS:
+                user.write(address, bytes(entry.ioctl.ffi.buffer(own))[:shared])
 
     def mmap(self, size: int, offset: int, address: int | None) -> Region:
         """mmap on /dev/kfd: doorbells and the MMIO page; Refusal EINVAL for the rest."""

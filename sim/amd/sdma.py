@@ -124,12 +124,13 @@ def _copy(queue: SdmaQueue, destination: int, source: int, size: int, *, backwar
         return
     memory.check(source, size, "read")
     memory.check(destination, size, "write")
+    # The result repeats every `distance` bytes, so what is done already is a source as well:
+    # pieces double, and none overlaps itself. A multiple of the distance is done before each.
     done = 0
     while done < size:
-        # Each piece is at most as long as the distance, so that it does not overlap itself.
-        piece = min(distance, size - done)
-        at = size - done - piece if backwards else done
-        memory.move(destination + at, source + at, piece)
+        piece = min(distance + done, size - done)
+        to, near = (size - done - piece, size - piece) if backwards else (done, 0)
+        memory.move(destination + to, source + near, piece)
         done += piece
 
 

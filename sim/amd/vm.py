@@ -7,10 +7,11 @@ freed and the program's view of it is unmapped.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from errno import EBUSY, EINVAL, ENODEV, ENOMEM, EPERM
+from errno import EBUSY, EFAULT, EINVAL, ENODEV, ENOMEM, EPERM
 
 from hcq.host import MappedRegion, Region
 from hcq.ioctl_defs import kfd
+from sim import user
 from sim.amd.gpu import Gpu
 from sim.memory import PAGE
 from sim.refusal import Refusal
@@ -140,7 +141,10 @@ class Buffers:
             raise Refusal(EINVAL, f"{buffer.address:#x}+{size:#x} overlaps another mapping")
         writable = bool(buffer.flags & kfd.ALLOC_WRITABLE)
         executable = bool(buffer.flags & kfd.ALLOC_EXECUTABLE)
-        gpu.memory.map(buffer.address, size, writable=writable, executable=executable)
+        lent = buffer.kind == kfd.ALLOC_USERPTR
+        gpu.memory.map(
+            buffer.address, size, writable=writable, executable=executable, lent=lent
+        )
         buffer.mapped.add(gpu_id)
 
     def unmap(self, buffer: Buffer, gpu_id: int) -> None:
@@ -228,10 +232,8 @@ class Buffers:
             raise Refusal(EINVAL, f"a doorbell slice has {kfd.DOORBELL_SLICE} bytes")
         if kind == kfd.ALLOC_MMIO_REMAP and buffer.size != MMIO_PAGE:
             raise Refusal(EINVAL, f"the MMIO page has {MMIO_PAGE} bytes")
-        if kind == kfd.ALLOC_USERPTR and cpu != buffer.address:
-            # One address for both is what makes simulated memory accesses plain loads.
-            where = f"{cpu:#x} has the GPU address {buffer.address:#x}"
-            raise Refusal(EINVAL, f"user memory at {where}")
+        if kind == kfd.ALLOC_USERPTR:
+            _check_user(buffer, cpu)
         gpu = buffer.gpu
         limit = {kfd.ALLOC_VRAM: gpu.vram, kfd.ALLOC_GTT: gpu.limits.gtt}.get(kind)
         if limit is not None and self._used.get((buffer.gpu.gpu_id, kind), 0) + buffer.size > limit:
@@ -281,3 +283,23 @@ class Buffers:
         if self._by_address.get(buffer.address) is buffer:
             del self._by_address[buffer.address]
             self._space.vacate(buffer.address, buffer.size)
+
+
+def _check_user(buffer: Buffer, cpu: int) -> None:
+    """Every page of user memory has to be there, for writing.
+
+    Source: Linux amdgpu_ttm.c, amdgpu_ttm_tt_get_user_pages; mm/hmm.c.
+    """
+    if cpu != buffer.address:
+        # One address for both is what makes simulated memory accesses plain loads.
+        where = f"{cpu:#x} has the GPU address {buffer.address:#x}"
+        raise Refusal(EINVAL, f"user memory at {where}")
+    missing = user.missing(cpu, buffer.size)
+    if not missing:
+        return
+    start, _ = missing[0]
+    try:
+        user.read(start, 1)
+    except user.UserFault:
+        raise Refusal(EFAULT, f"there is no user memory at {start:#x}") from None
+    raise Refusal(EPERM, f"user memory at {start:#x} is only for reading")

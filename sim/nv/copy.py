@@ -3,6 +3,7 @@
 Source: NVIDIA open-gpu-doc, classes/dma-copy/clc6b5.h to clcab5.h.
 """
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from hcq.bits import Layout
@@ -13,6 +14,7 @@ from sim.nv.engines import Action, Engine, action
 
 ACTIONS: dict[int, Action] = {}
 _MAX_FILL_PIECE = 1 << 20
+LINES_BETWEEN_LOOKS = 64  # whether the channel is to stop
 _UPPER = {
     False: Layout("OFFSET_UPPER", 32, {"value": (16, 0)}),
     True: Layout("OFFSET_UPPER", 32, {"value": (24, 0)}),
@@ -63,9 +65,11 @@ def launch_dma(engine: Copy, word: int) -> bool:
     kind = found["data_transfer_type"]
     if kind not in (copy.TRANSFER_NONE, copy.TRANSFER_PIPELINED, copy.TRANSFER_NON_PIPELINED):
         raise SimFault(f"LAUNCH_DMA data_transfer_type {kind} is not simulated")
-    if kind:
-        _transfer(engine, remap=bool(found["remap_enable"]), lines=found["multi_line_enable"],
-                  pitches=(found["src_memory_layout"], found["dst_memory_layout"]))  # fmt: skip
+    if kind and not _transfer(
+        engine, remap=bool(found["remap_enable"]), lines=found["multi_line_enable"],
+        pitches=(found["src_memory_layout"], found["dst_memory_layout"]),
+    ):  # fmt: skip
+        return False
     if found["semaphore_type"]:
         _semaphore(engine, found["semaphore_type"], wide=bool(found["semaphore_payload_size"]))
     if found["interrupt_type"]:
@@ -73,7 +77,8 @@ def launch_dma(engine: Copy, word: int) -> bool:
     return True
 
 
-def _transfer(engine: Copy, *, remap: bool, lines: int, pitches: tuple[int, int]) -> None:
+def _transfer(engine: Copy, *, remap: bool, lines: int, pitches: tuple[int, int]) -> bool:
+    """Carry out all lines; False when that was stopped before the end."""
     if pitches[1] != copy.PITCH or (pitches[0] != copy.PITCH and not remap):
         raise SimFault("LAUNCH_DMA of a block-linear layout is not simulated")
     length = engine.latched(copy.LINE_LENGTH_IN, "LINE_LENGTH_IN")
@@ -82,19 +87,43 @@ def _transfer(engine: Copy, *, remap: bool, lines: int, pitches: tuple[int, int]
     step = engine.latched(copy.PITCH_OUT, "PITCH_OUT") if lines else 0
     if remap:
         element = _element(engine)
-        for line in range(count):
-            _fill(engine, destination + line * step, element, length)
         size = len(element) * length
+
+        def move(line: int) -> None:
+            _fill(engine, destination + line * step, element, length)
+
     else:
         source = engine.place(copy.OFFSET_IN_UPPER, copy.OFFSET_IN_LOWER, "OFFSET_IN")
         pitch = engine.latched(copy.PITCH_IN, "PITCH_IN") if lines else 0
-        for line in range(count):
-            engine.channel.memory.move(destination + line * step, source + line * pitch, length)
         size = length
+
+        def move(line: int) -> None:
+            engine.channel.memory.move(destination + line * step, source + line * pitch, length)
+
+    # Lines of no bytes need no look at memory, however many there are.
+    if size and not _each_line(engine, count, move):
+        return False
     gpu = engine.channel.gpu
     gpu.board.count("copied_bytes", size * count)
     gpu.spend_copy(size * count)
     gpu.notify()
+    return True
+
+
+def _each_line(engine: Copy, count: int, move: Callable[[int], None]) -> bool:
+    """Move lines until all are done, the channel goes away or it took too long (False)."""
+    if count <= LINES_BETWEEN_LOOKS:
+        for line in range(count):
+            move(line)
+        return True
+    channel = engine.channel
+    with channel.gpu.occupied(channel) as patience:
+        for line in range(count):
+            if line % LINES_BETWEEN_LOOKS == 0 and patience.is_over():
+                channel.gpu.give_up(channel, f"a copy of {count} lines", patience)
+                return False
+            move(line)
+    return True
 
 
 def _element(engine: Copy) -> bytes:

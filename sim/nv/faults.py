@@ -94,19 +94,19 @@ def warp(channel: "Channel", launch: Any, fault: Any) -> None:
         _end(channel, codes.RC_GR_EXCEPTION, "warp", f"{where}: {fault.text}")
         return
     memory = channel.setup.space.memory
-    kind = "not-present"
+    kind, note = "not-present", ""
     try:
         memory.check(fault.address, 1, fault.access)
     except PageFault as found:
-        kind = found.kind
+        kind, note = found.kind, found.note and f"; {found.note}"
     group.mmu_faults.append(_mmu_fault(channel, fault.address, fault.access, kind))
-    text = f"{where}: {fault.access} of {fault.address:#x}: {fault.text}"
+    text = f"{where}: {fault.access} of {fault.address:#x}: {fault.text}{note}"
     _end(channel, codes.RC_MMU_FAULT, "memory", text)
 
 
 def timeout(channel: "Channel") -> None:
-    """A kernel did not end in the time that the driver allows."""
-    _end(channel, RC_TIMEOUT, "hang", f"{channel.name}: a kernel does not end; it was stopped")
+    """A kernel or copy did not end in the time that the driver allows."""
+    _end(channel, RC_TIMEOUT, "hang", f"{channel.name}: its work does not end; it was stopped")
 
 
 def lost(channel: "Channel") -> None:

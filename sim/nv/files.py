@@ -34,4 +34,5 @@ class NodeFile:
     gpu: "Gpu | None" = None
     linked: "NodeFile | None" = None  # the control file it was registered with
     window: Window | None = None  # set by RM_MAP_MEMORY, once
+    linear: int = 0  # what RM_MAP_MEMORY called it
     uvm: Any = None  # unified memory's state, once initialised

@@ -5,7 +5,8 @@ ends its whole channel group (`sim/nv/faults.py`), as on hardware.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from hashlib import sha1
 from typing import Any
 
@@ -139,20 +140,40 @@ class Gpu:
         """Carry out a launch to its end. False: it faulted or hangs."""
         from sim.nv.warp import WarpFault
 
-        limits = self.limits
-        patience = Patience(self.board, channel, limits.watchdog, limits.kernel_seconds)
         space = channel.setup.space
-        self.running = channel
-        try:
-            with space.memory.in_use():
+        with self.occupied(channel) as patience, space.memory.in_use():
+            try:
                 space.execution_units().run(launch, patience.is_over)
-        except WarpFault as fault:
-            self._warp_fault(channel, launch, fault, patience)
-            return False
-        finally:
-            self.running = None
+            except WarpFault as fault:
+                if fault.kind == "aborted":
+                    self.give_up(channel, f"kernel at {launch.code:#x}", patience)
+                else:
+                    faults.warp(channel, launch, fault)
+                return False
         self.board.clock.advance(LAUNCH_NANOSECONDS)
         return True
+
+    @contextmanager
+    def occupied(self, channel: Channel) -> Iterator[Patience]:
+        """While work of a channel runs that may take long: asked now and then whether to stop."""
+        limits = self.limits
+        self.running = channel
+        try:
+            yield Patience(self.board, channel, limits.watchdog, limits.kernel_seconds)
+        finally:
+            self.running = None
+
+    def give_up(self, channel: Channel, what: str, patience: Patience) -> None:
+        """Work of a channel was stopped: it goes away, or `what` takes too long."""
+        if channel.stopping:
+            return
+        channel.is_hung = True
+        faults.note(self, "hang", channel.name, f"{channel.name}, {what} does not end")
+        self.board.record("hang", self.name, channel.name)
+        if self.board.seeded:
+            self.hangs.append((channel, self.nanoseconds()))
+        elif patience.is_reset:
+            faults.timeout(channel)
 
     def look_for_hangs(self) -> None:
         """Seeded mode: end channels whose kernel runs longer than the watchdog allows."""
@@ -217,21 +238,6 @@ class Gpu:
         # Rings that follow each other fast overwrite the token, so every channel is looked at.
         for channel in self.queues:
             channel.look()
-
-    def _warp_fault(self, channel: Channel, launch: Any, fault: Any, patience: Patience) -> None:
-        if fault.kind != "aborted":
-            faults.warp(channel, launch, fault)
-            return
-        if channel.stopping:
-            return
-        channel.is_hung = True
-        text = f"{channel.name}, kernel at {launch.code:#x} does not end"
-        faults.note(self, "hang", channel.name, text)
-        self.board.record("hang", self.name, channel.name)
-        if self.board.seeded:
-            self.hangs.append((channel, self.nanoseconds()))
-        elif patience.is_reset:
-            faults.timeout(channel)
 
 
 def _add(sums: dict[str, int], counters: dict[str, int]) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from sim.nv.gpu import Gpu
 
+MOST_BYTES = 1 << 47  # what this process could see
 VIDEO, SYSTEM, USER, REGISTERS = "video", "system", "user", "registers"
 
 
@@ -80,6 +81,8 @@ class Memories:
     def create(self, kind: str, gpu: "Gpu", size: int, page: int) -> Memory:
         """Fresh pages, with noise in them; RmStatus when the GPU has no room."""
         size = align(size, PAGE)
+        if size > MOST_BYTES:
+            raise RmStatus(nv_escape.NO_MEMORY, f"{size:#x} bytes in one piece")
         if kind == VIDEO and gpu.used + size > gpu.vram:
             left = gpu.vram - gpu.used
             raise RmStatus(nv_escape.NO_MEMORY, f"{size:#x} bytes, {left:#x} are free")

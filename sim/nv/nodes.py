@@ -114,6 +114,8 @@ class Nvidia:
         if size != window.size:
             raise Refusal(EINVAL, f"{size:#x} bytes of a mapping of {window.size:#x}")
         with self.rm.lock:
+            if not self.rm.has_linear(file.linear):
+                raise Refusal(EINVAL, f"the mapping that was prepared on {file.path} has ended")
             target = window.target
             if isinstance(target, Memory):
                 return self.rm.memories.view(target, window.offset, size, address)

@@ -101,7 +101,7 @@ class Rm:
         self._next_linear = FIRST_LINEAR
 
     def ioctl(self, file: NodeFile, number: int, address: int) -> None:
-        """Answer one call, its struct at `address`; Refusal for a malformed one."""
+        """Answer one call, its struct at `address`; Refusal for a malformed one, UserFault."""
         nr, size = number & _NUMBER_MASK, number >> _SIZE_SHIFT & _SIZE_MASK
         if nr == nv_escape.CARD_INFO.number & _NUMBER_MASK:
             self._card_info(file, address, size)
@@ -114,10 +114,7 @@ class Rm:
         if file.kind not in entry.kinds:
             raise Refusal(EINVAL, f"{entry.ioctl.name} on {file.path}")
         own = entry.ioctl.ffi.new(f"{entry.ioctl.struct} *")
-        try:
-            _ffi.memmove(entry.ioctl.ffi.buffer(own), user.read(address, size), size)
-        except user.UserFault as fault:
-            raise Refusal(EFAULT, str(fault)) from None
+        _ffi.memmove(entry.ioctl.ffi.buffer(own), user.read(address, size), size)
         with self.lock:
             self.memories.sweep()
             self._answer(entry, file, own)
@@ -192,6 +189,10 @@ class Rm:
         self._next_linear += align(window.size, PAGE)
         self._linears[name] = _Linear(handle, client, gpu, window.size)
         return name
+
+    def has_linear(self, name: int) -> bool:
+        """Whether a CPU mapping is counted still: it ends with the object it shows."""
+        return name in self._linears
 
     def end_linear(self, name: int, client: Client, handle: int) -> None:
         """A CPU mapping is over."""
@@ -346,8 +347,10 @@ def rm_alloc_memory(rm: Rm, file: NodeFile, args: Any) -> None:
     size = args.limit + 1
     if args.pMemory % PAGE or size % PAGE:
         raise RmStatus(INVALID_ARGUMENT, f"{args.pMemory:#x}+{size:#x} are no whole pages")
-    for page in (args.pMemory, args.pMemory + size - PAGE):
-        user.read(page, 1)
+    missing = user.missing(args.pMemory, size)
+    if missing:
+        at = missing[0][0]
+        raise RmStatus(nv_escape.INVALID_ADDRESS, f"the page at {at:#x} cannot be pinned")
     pinned = rm.memories.pin(parent.gpu, args.pMemory, size)
     rm.memories.hold(pinned)
     client.add(Object(client, handle, args.hClass, parent, parent.gpu, pinned))
@@ -365,7 +368,7 @@ def rm_map_memory(rm: Rm, file: NodeFile, args: Any) -> None:
     if target.window:
         raise RmStatus(nv_escape.STATE_IN_USE, f"descriptor {args.fd} has a mapping already")
     args.pLinearAddress = rm.linear(client, args.hMemory, window)
-    target.window = window
+    target.window, target.linear = window, args.pLinearAddress
 
 
 @escape(nv_escape.RM_UNMAP_MEMORY, "control")

@@ -85,7 +85,7 @@ class Uvm:
         self.memories = rm.memories
 
     def ioctl(self, file: NodeFile, number: int, address: int) -> None:
-        """Answer one call, its struct at `address`; Refusal for an unknown one."""
+        """Answer one call, its struct at `address`; Refusal for an unknown one, UserFault."""
         call = CALLS.get(number)
         if call is None:
             raise Refusal(EINVAL, f"unified memory call {number:#x} is not simulated")
@@ -93,17 +93,13 @@ class Uvm:
         size = self.rm.series.uvm[number]
         own: Any = struct.ffi.new(f"{struct.struct} *")
         shared = min(size, struct.size)
-        try:
-            _ffi.memmove(struct.ffi.buffer(own), user.read(address, size)[:shared], shared)
-        except user.UserFault as fault:
-            raise Refusal(fault.errno or EINVAL, str(fault)) from None
+        _ffi.memmove(struct.ffi.buffer(own), user.read(address, size)[:shared], shared)
         with self.rm.lock:
             self.memories.sweep()
             status = self._answer(call, file, own)
         if size:
             own.rmStatus = status
-            at = struct.ffi.offsetof(struct.struct, "rmStatus")
-            user.write(address + at, status.to_bytes(4, "little"))
+            user.write(address, bytes(struct.ffi.buffer(own))[:shared])
 
     def client(self, fd: int, handle: int) -> Client:
         """A client by its control file and handle; RmStatus."""
@@ -321,7 +317,9 @@ def _map(
     uvm.memories.use(placement)
     writable = attributes.gpuMappingType != nv_uvm.MAPPING_READ_ONLY
     # Every page that a GPU of this kind can read it can execute.
-    space.memory.map(args.base, args.length, writable=writable, executable=True)
+    space.memory.map(
+        args.base, args.length, writable=writable, executable=True, lent=target.kind == memory.USER
+    )
     found.mappings.append(Mapping(args.base, args.length, space.gpu, space, placement))
 
 
