@@ -150,6 +150,35 @@ def test_every_bit_field_is_a_line_with_its_place(dump):
     assert bits[-1].startswith("+0x000c   w3[")
 
 
+@pytest.mark.parametrize(
+    ("words", "options", "wanted"),
+    [
+        (
+            "C0053C00 15 1000 2 29 FFFFFFFF 4",
+            PM4,
+            ["+0x0004   w1[2:0] function=5", "+0x0008   w2[31:0] value=0x1000",
+             "+0x0018   w6[15:0] poll_interval=4"],
+        ),
+        (
+            "C0064900 30528 42000000 1000 2 7 0 0",
+            PM4,
+            ["+0x0008   w2[31:29] data_sel=2", "+0x001c   w7[27:0] int_ctxid=0"],
+        ),
+        (
+            "1 FFFF 0 1000 1 2000 2",
+            ("--as", "sdma"),
+            ["+0x0000   w0[7:0] op=1", "+0x0000   w0[18:18] tmz=0",
+             "+0x0004   w1[29:0] count=0xffff", "+0x0018   w6[31:0] value=2"],
+        ),
+    ],
+    ids=["WAIT_REG_MEM", "RELEASE_MEM", "COPY_LINEAR"],
+)  # fmt: skip
+def test_control_words_have_their_bit_fields(dump, words, options, wanted):
+    _, lines, _ = dump(words, *options, "--fields")
+    found = [line.split(" b0 ")[1] for line in lines[1:]]
+    assert [line for line in wanted if line not in found] == []
+
+
 def test_json_lines_can_carry_every_bit_field(dump):
     _, lines, _ = dump("C0017600 213 8F", *PM4, "--fields", "--jsonl")
     (packet,) = [json.loads(line) for line in lines]

@@ -21,7 +21,7 @@ JSON lines: one object a line; "record" says its kind.
   ioctl   seq t dur fd file name ret errno; args and out: before and after; names of numbers;
           inner and inner_out: further arguments, where there are any
   device  name vendor arch
-Numbers of up to 32 bits are numbers, 64-bit ones and addresses hex text, lists are lists.
+Numbers of up to 32 bits are numbers, 64-bit ones, addresses and arguments of calls hex text.
 """
 
 

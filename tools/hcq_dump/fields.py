@@ -1,10 +1,11 @@
 """Hardware words to key=value text, by the layouts the driver packs with."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from hcq.bits import Layout
 from tools.hcq_dump.record import BitField, Fields, Shown
 
+WHOLE = Layout("WORD", 32, {"value": (31, 0)})
 COMPARE = {0: "always", 1: "<", 2: "<=", 3: "==", 4: "!=", 5: ">=", 6: ">"}
 
 
@@ -51,6 +52,16 @@ def bit_fields(layout: Layout, word: int, at: int, prefix: str = "") -> Iterator
     """Every field of a word, zeros too; `at` is the word's place in its packet."""
     for name, value in layout.unpack(word).items():
         yield BitField(at, layout.fields[name], prefix + name, number(value), value)
+
+
+def packet_bits(raw: list[int], layouts: Mapping[int, Layout]) -> Iterator[BitField]:
+    """Every field of a packet's words; a word without a layout is one field, `value`."""
+    for at, word in enumerate(raw):
+        layout = layouts.get(at, WHOLE)
+        yield from bit_fields(layout, word, at)
+        stray = layout.unknown(word)
+        if stray:
+            yield BitField(at, WHOLE.fields["value"], "reserved", f"?{stray:#x}", stray)
 
 
 def upper(fields: Fields) -> Fields:

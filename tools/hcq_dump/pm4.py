@@ -1,18 +1,20 @@
 """PM4 words to packets. Decodes what is there; never reads past the end."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from hcq.amd.defs import pm4, registers
 from hcq.bits import Layout
 from tools.hcq_dump.fields import (
     COMPARE,
+    WHOLE,
     address,
-    bit_fields,
     bits,
     count,
     hexadecimal,
     number,
+    packet_bits,
     upper,
     words,
 )
@@ -83,7 +85,7 @@ def _known(code: pm4.Opcode, at: int, raw: list[int], flags: Fields) -> Packet:
         note = f"{code.name} has {length} words, this one {len(body)}"
         return Packet("PM4", code.name, at, raw, flags + _plain(body), notes=[note], unknown=True)
     return Packet("PM4", code.name, at, raw, flags + decoder(body),
-                  partial(_bits, code, raw[0], body))  # fmt: skip
+                  partial(_bits, code, raw))  # fmt: skip
 
 
 def _plain(body: list[int]) -> Fields:
@@ -113,20 +115,17 @@ def _set_registers(base: int) -> Decoder:
     return decoder
 
 
-def _bits(code: pm4.Opcode, head: int, body: list[int]) -> list[BitField]:
-    """Bit fields of the header and of registers; a register without a layout is one field."""
-    found = list(bit_fields(pm4.HEADER, head, 0))
+def _bits(code: pm4.Opcode, raw: list[int]) -> list[BitField]:
+    """Every bit field of a packet; those of registers have the register's name in front."""
     if code not in (pm4.Opcode.SET_SH_REG, pm4.Opcode.SET_UCONFIG_REG):
-        return found
-    names = [name for name, _ in DECODERS[code][0](body)]
-    for index, (name, word) in enumerate(zip(names, body[1:], strict=True)):
-        layout = REGISTER_LAYOUTS.get(name) or Layout(name, 32, {"value": (31, 0)})
-        found += bit_fields(layout, word, index + 2, f"{name}.")
-        stray = layout.unknown(word)
-        if stray:
-            reserved = f"{name}.reserved", f"?{stray:#x}"
-            found.append(BitField(index + 2, (31, 0), *reserved, stray))
-    return found
+        return list(packet_bits(raw, {0: pm4.HEADER, **LAYOUTS.get(code, {})}))
+    names = [name for name, _ in DECODERS[code][0](raw[1:])]
+    layouts = {at: REGISTER_LAYOUTS.get(name, WHOLE) for at, name in enumerate(names, 2)}
+    found = packet_bits(raw, {0: pm4.HEADER, 1: pm4.SET_REG_OFFSET, **layouts})
+    return [
+        replace(bits, name=f"{names[bits.word - 2]}.{bits.name}") if bits.word >= 2 else bits
+        for bits in found
+    ]
 
 
 def _dispatch(body: list[int]) -> Fields:
@@ -210,4 +209,25 @@ DECODERS: dict[pm4.Opcode, tuple[Decoder, int]] = {
     pm4.Opcode.EVENT_WRITE: (_event, 1),
     pm4.Opcode.DMA_DATA: (_dma, 6),
     pm4.Opcode.PRED_EXEC: (_predicated, 1),
+}
+# The layouts of words behind the header, by their place in the packet.
+LAYOUTS: dict[pm4.Opcode, dict[int, Layout]] = {
+    pm4.Opcode.DISPATCH_DIRECT: {4: registers.DISPATCH_INITIATOR},
+    pm4.Opcode.INDIRECT_BUFFER: {2: pm4.INDIRECT_BUFFER_HIGH, 3: pm4.INDIRECT_BUFFER_CONTROL},
+    pm4.Opcode.ACQUIRE_MEM: {
+        3: pm4.ACQUIRE_MEM_SIZE_HIGH,
+        5: pm4.ACQUIRE_MEM_BASE_HIGH,
+        7: pm4.ACQUIRE_MEM_GCR,
+    },
+    pm4.Opcode.RELEASE_MEM: {
+        1: pm4.RELEASE_MEM_EVENT,
+        2: pm4.RELEASE_MEM_SELECT,
+        7: pm4.RELEASE_MEM_CONTEXT,
+    },
+    pm4.Opcode.WAIT_REG_MEM: {1: pm4.WAIT_REG_MEM_CONTROL, 6: pm4.WAIT_REG_MEM_POLL},
+    pm4.Opcode.WRITE_DATA: {1: pm4.WRITE_DATA_CONTROL},
+    pm4.Opcode.COPY_DATA: {1: pm4.COPY_DATA_CONTROL},
+    pm4.Opcode.EVENT_WRITE: {1: pm4.EVENT_WRITE_CONTROL},
+    pm4.Opcode.DMA_DATA: {1: pm4.DMA_DATA_CONTROL, 6: pm4.DMA_DATA_COMMAND},
+    pm4.Opcode.PRED_EXEC: {1: pm4.PRED_EXEC_CONTROL},
 }

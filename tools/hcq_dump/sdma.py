@@ -4,14 +4,15 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from hcq.amd.defs import sdma
+from hcq.bits import Layout
 from tools.hcq_dump.fields import (
     COMPARE,
     address,
-    bit_fields,
     bits,
     count,
     hexadecimal,
     number,
+    packet_bits,
     words,
 )
 from tools.hcq_dump.record import BitField, Fields, Packet
@@ -37,20 +38,21 @@ def _packet(listed: list[int], at: int) -> Packet:
         name = sdma.Op(fields["op"]).name if fields["op"] in _OPS else f"?{fields['op']:#04x}"
         note = f"unknown operation 0x{fields['op']:02X} sub 0x{fields['sub_op']:02X}, word skipped"
         word = [("word", hexadecimal(head))]
-        return Packet("SDMA", name, at, [head], word, partial(_head_bits, head), [note], True)
+        return Packet("SDMA", name, at, [head], word, partial(_bits, [head]), [note], True)
     name, length, decoder = kind
     needs = _length(name, length, listed[at:])
     raw = listed[at : at + needs]
     if len(raw) < needs:
         torn = [("words", words(raw[1:]))] if raw[1:] else []
-        return Packet("SDMA", name, at, raw, torn, partial(_head_bits, head), torn=True,
+        return Packet("SDMA", name, at, raw, torn, partial(_bits, raw), torn=True,
                       notes=[f"!torn needs {needs - 1}, has {len(raw) - 1}"])  # fmt: skip
-    return Packet("SDMA", name, at, raw, decoder(raw), partial(_head_bits, head))
+    return Packet("SDMA", name, at, raw, decoder(raw), partial(_bits, raw))
 
 
-def _head_bits(head: int) -> list[BitField]:
-    """The operation; the other words have no bit fields of their own here."""
-    return list(bit_fields(sdma.HEADER, head, 0))
+def _bits(raw: list[int]) -> list[BitField]:
+    head = sdma.HEADER.unpack(raw[0])
+    known = LAYOUTS.get((head["op"], head["sub_op"]), {})
+    return list(packet_bits(raw, {0: sdma.HEADER, **known}))
 
 
 def _length(name: str, fixed: int, listed: list[int]) -> int:
@@ -142,3 +144,25 @@ PACKETS: dict[tuple[int, int], tuple[str, int, Decoder]] = {
     (sdma.Op.INDIRECT, 0): ("INDIRECT", sdma.INDIRECT_WORDS, _indirect),
     (sdma.Op.GCR_REQ, sdma.SUBOP_USER_GCR): ("GCR_REQ", sdma.GCR_WORDS, _gcr),
 }  # fmt: skip
+# The layouts of words by their place in the packet, where they are more than one number.
+LAYOUTS: dict[tuple[int, int], dict[int, Layout]] = {
+    (sdma.Op.NOP, 0): {0: sdma.NOP_HEADER},
+    (sdma.Op.COPY, sdma.SUBOP_COPY_LINEAR): {
+        0: sdma.COPY_LINEAR_HEADER,
+        1: sdma.COPY_LINEAR_COUNT,
+        2: sdma.COPY_LINEAR_PARAMETER,
+    },
+    (sdma.Op.WRITE, sdma.SUBOP_WRITE_LINEAR): {3: sdma.WRITE_COUNT},
+    (sdma.Op.CONST_FILL, 0): {0: sdma.CONST_FILL_HEADER, 4: sdma.CONST_FILL_COUNT},
+    (sdma.Op.FENCE, 0): {0: sdma.FENCE_HEADER},
+    (sdma.Op.POLL_REGMEM, 0): {0: sdma.POLL_REGMEM_HEADER, 5: sdma.POLL_REGMEM_RETRY},
+    (sdma.Op.TRAP, 0): {1: sdma.TRAP_CONTEXT},
+    (sdma.Op.ATOMIC, 0): {0: sdma.ATOMIC_HEADER},
+    (sdma.Op.INDIRECT, 0): {0: sdma.INDIRECT_HEADER, 3: sdma.INDIRECT_SIZE},
+    (sdma.Op.GCR_REQ, sdma.SUBOP_USER_GCR): {
+        1: sdma.GCR_BASE_LOW,
+        2: sdma.GCR_BASE_HIGH,
+        3: sdma.GCR_LIMIT_LOW,
+        4: sdma.GCR_LIMIT_HIGH,
+    },
+}
