@@ -87,6 +87,19 @@ def products(name):
     )  # fmt: skip
 
 
+def signs(name):
+    """Operations on the sign, and what may take their result as its operand."""
+    x, y = empty(33, 65, dtype=name), empty(33, 65, dtype=name)
+    made = []
+    for signed in (x.abs(), -x, -x.abs(), x.copysign(y), x.sign(), (-x).maximum(y.abs())):
+        made += [signed.cast(other) for other in FLOATS if other != name]
+        made += [signed.cast("int32"), signed + y, signed * y, signed * 2 - y, signed < y]
+        made += [signed.exp(), signed.sqrt(), signed.floor(), signed.square(), signed.tanh()]
+        made += [f() for f in (signed.sum, signed.max, signed.min)]
+        made += [signed.sum(0), signed.cast("float32").sum(1)]
+    return nodes(*made)
+
+
 def shapes(name):
     """Data moved without arithmetic."""
     x, i = empty(5, 7, dtype=name), empty(5, 7, dtype="int32")
@@ -113,6 +126,7 @@ def networks(_):
 PROGRAMS = [
     *((make, name) for name in NAMES for make in (arithmetic, casts, reductions, shapes)),
     *((products, name) for name in (*FLOATS, "int8", "int32", "int64")),
+    *((signs, name) for name in FLOATS),
     (networks, ""),
 ]
 

@@ -6,6 +6,7 @@ Source: mesa: src/nouveau/compiler/nak/sm70_encode.rs (OpMov, OpPLop3, OpShfl, O
 """
 
 TABLE = """
+MOV | 002/6 | >=100 88=1 | R16 | B.n | SPILL lanes@72
 MOV | 002/1456 | <120 | R16 | B.n | lanes@72
 MOV | 002/1456 | >=120 80=0 | R16 | B.n | lanes@72
 MOV | 002/16 | >=120 80=1 72+4=f | R16:2 | B.n:2 | 64
@@ -16,8 +17,10 @@ CS2R | 805 | 80=0 | R16 | S72 | 32
 S2UR | 9c3 | | U16 | S72 |
 R2UR | 3c2 | <90 84=0 | P81? U16 | R24 |
 R2UR | 3c2 | <90 84=1 | P81 U16 | R24 | OR
-R2UR | 2ca | >=90 84=0 | P81? U16 | R24.n |
-R2UR | 2ca | >=90 84=1 | P81 U16 | R24.n | OR
+R2UR | 2ca | =90 84=0 | P81? U16 | R24.n |
+R2UR | 2ca | =90 84=1 | P81 U16 | R24.n | OR
+R2UR | 2ca | >=100 84=0 | P81? U16 | R24.n | FILL@86
+R2UR | 2ca | >=100 84=1 | P81 U16 | R24.n | OR FILL@86
 P2R | 003/14 | <90 | R16 | PR A.n B.ns | byte@76
 P2R | 003/146 | >=90 | R16 | PR A.n B.n | byte@76
 R2P | 004/14 | | PR | A.o76 B.ns |
