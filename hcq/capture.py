@@ -54,15 +54,28 @@ class Recorder:
         weakref.finalize(self, os.close, fd)
         self._lock = threading.Lock()
         self._sequence = 0
+        self._is_over = False
         self.write("capture", schema=SCHEMA, tool="hcq", redaction="none", torn=False)
 
     def write(self, record: str, **keys: Any) -> None:
-        """Append a record."""
+        """Append a record. A file that takes no more ends the recording, not the run."""
         with self._lock:
+            if self._is_over:
+                return
             line = {"record": record, "seq": self._sequence, **keys}
             self._sequence += 1
-            text = json.dumps(line, separators=(",", ":")) + "\n"
-            os.write(self._fd, text.encode("ascii"))
+            data = (json.dumps(line, separators=(",", ":")) + "\n").encode("ascii")
+            reason = "the disk is full"
+            try:
+                self._is_over = os.write(self._fd, data) != len(data)
+            except OSError as error:
+                self._is_over, reason = True, error.strerror or str(error)
+            if self._is_over:
+                warnings.warn(
+                    f"HCQ_CAPTURE={self.path}: recording ends at record {line['seq']}: {reason}",
+                    FallbackWarning,
+                    stacklevel=3,
+                )
 
 
 def _mine(path: str) -> int | None:

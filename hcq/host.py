@@ -12,9 +12,11 @@ import select
 import time
 from contextlib import suppress
 from typing import Any, Protocol
+from weakref import WeakSet
 
 from cffi import FFI
 
+from hcq import interrupt
 from hcq.errors import BufferUseError, FieldError, IoctlError
 from hcq.ioctl_defs import Ioctl
 
@@ -153,6 +155,7 @@ class MappedRegion:
         self._bytes = raw
         self._words64 = raw[: size // 8 * 8].cast("Q")
         self._last64 = size - 8
+        self._parts: WeakSet[MappedRegion] = WeakSet()  # windows of this one
         self._views: dict[int, memoryview[int]] = {
             1: raw,
             2: raw[: size // 2 * 2].cast("H"),
@@ -224,11 +227,15 @@ class MappedRegion:
     def window(self, offset: int, size: int) -> "MappedRegion":
         """A part of this window."""
         self._span(offset, size)
-        return MappedRegion(self.address + offset, size)
+        part = MappedRegion(self.address + offset, size)
+        self._parts.add(part)
+        return part
 
     def invalidate(self) -> None:
-        """Its memory goes: every further access through this object is refused."""
+        """Its memory goes: further access through it and its windows is BufferUseError."""
         self.size, self._last64 = 0, _GONE
+        for part in self._parts:
+            part.invalidate()
 
     def _span(self, offset: int, size: int) -> memoryview:
         if offset < 0 or size < 0 or offset + size > self.size:
@@ -263,6 +270,7 @@ class LinuxHost:
         while self._libc.ioctl(fd, request, args) == -1:
             number = _ffi.errno
             if number == errno.EINTR or (number == errno.EAGAIN and self.now() < limit):
+                interrupt.point()
                 self.relax()
                 continue
             raise refused(call, args, number)
@@ -323,7 +331,9 @@ class LinuxHost:
         return found
 
     def munmap(self, region: Region) -> None:
-        self.release(region.address, region.size)
+        address, size = region.address, region.size
+        region.invalidate()
+        self.release(address, size)
 
     def release(self, address: int, size: int) -> None:
         if self._libc.munmap(_ffi.cast("void *", address), size) == -1:

@@ -14,10 +14,13 @@ from typing import Any, Self
 
 from hcq.arguments_ring import ArgumentRing
 from hcq.buffers import Buffers, Statistics
+from hcq.builder import check_queue
 from hcq.copies import Copies, check_buffer
-from hcq.errors import BufferUseError, HcqError
+from hcq.errors import BufferUseError, HcqError, QueueError
+from hcq.interrupt import unbroken
 from hcq.memory import Buffer
 from hcq.opening import check_settings
+from hcq.program import check_program
 from hcq.queue import COMPUTE
 from hcq.timeline import TIME_OFFSET, Signal
 from hcq.work import Work
@@ -73,6 +76,9 @@ class RawDevice:
     def _prepare(self, queue: Any) -> None:
         """What a queue needs before its words move to device memory."""
 
+    def _unprepare(self, queue: Any) -> None:
+        """Its words did not move, or are back."""
+
     def _pinned(self) -> None:
         """Words that name private memory have moved to device memory."""
 
@@ -107,6 +113,7 @@ class RawDevice:
         """Wait for what runs (a failed device is not waited for), release all; idempotent."""
         self._end(None)
 
+    @unbroken
     def _end(self, timeout: float | None) -> None:
         if self.work.is_closed:
             return
@@ -167,6 +174,7 @@ class RawDevice:
 
     # Memory.
 
+    @unbroken
     def allocate(
         self,
         size: int,
@@ -212,6 +220,7 @@ class RawDevice:
 
     def buffers_at(self, address: int) -> str:
         """What lies at or nearest to an address, as text."""
+        _check_address(address, "buffers_at")
         with self.work.lock:
             return self._describe(address)
 
@@ -219,20 +228,24 @@ class RawDevice:
         # Without the lock: who holds it may be waiting for the failure that this is to tell of.
         return self.signals.describe(address) or self.memory.describe(address)
 
+    @unbroken
     def copy_in(self, buffer: Buffer, offset: int, data: Any) -> None:
         """Host bytes into a buffer, after everything submitted so far; `data` may then change."""
         self.copies.copy_in(buffer, offset, data)
 
+    @unbroken
     def copy_out(self, buffer: Buffer, offset: int, into: Any) -> None:
         """A buffer's bytes to the host, after everything submitted so far."""
         self.copies.copy_out(buffer, offset, into)
 
+    @unbroken
     def copy(self, destination: int, source: int, size: int) -> int:
         """Copy between GPU addresses as memmove does; the timeline value that ends it."""
         return self.copies.copy(destination, source, size)
 
     # Launching.
 
+    @unbroken
     def arguments(
         self,
         program: Any,
@@ -251,11 +264,13 @@ class RawDevice:
         size, a numpy scalar as its own type: code objects do not tell types. For a float
         parameter give 3.0, not 3.
         """
+        check_program(program, "arguments")
         if grid is not None and block is not None:
             # Here already: a block of arguments is only given back by a submission.
             program.check_launch(grid, block)
         return self._lay_down(program, values, grid, block)
 
+    @unbroken
     def launch(
         self,
         program: Any,
@@ -269,6 +284,7 @@ class RawDevice:
 
         `values` are packed as `arguments()` says: ints as integers, floats as floats.
         """
+        check_program(program, "launch")
         queue = self.work.queue(COMPUTE)
         arguments = self.arguments(program, values, grid, block)
         try:
@@ -325,37 +341,41 @@ class RawDevice:
         """A new queue to build: "compute" or "copy"."""
         return self.work.queue(kind, name)
 
+    @unbroken
     def bind(self, queue: Any) -> Any:
         """Move a queue's words to device memory; submits then push a pointer to them."""
+        check_queue(queue, "bind")
         if queue.bound is None:
             self._prepare(queue)
-            words = queue.words
-            size = max(4, len(words) * 4)
-            bound = self.allocate(size, host=True, uncached=True, name=f"words of {queue.name}")
-            try:
+            with ExitStack() as undo:
+                undo.callback(self._unprepare, queue)
+                size = max(4, len(queue.words) * 4)
+                bound = self.allocate(size, host=True, uncached=True, name=f"words of {queue.name}")
+                undo.callback(self.free, bound)
                 self._placed(queue, bound.address)
-            except BaseException:
-                self.free(bound)
-                raise
-            view = bound.view().cast("I")
-            for at, word in enumerate(words):
-                view[at] = word
-            with self.work.lock:
-                self.ring.pin(queue)
-                self._pinned()
-                queue.bound = bound
+                view = bound.view().cast("I")
+                for at, word in enumerate(queue.words):
+                    view[at] = word
+                with self.work.lock:
+                    self.ring.pin(queue)
+                    self._pinned()
+                    queue.bound = bound
+                    undo.pop_all()
         return queue
 
     def _placed(self, queue: Any, address: int) -> None:
         """A queue's words are about to be written at an address."""
 
+    @unbroken
     def unbind(self, queue: Any) -> None:
         """Free the memory of a bound queue once its last run is over."""
+        check_queue(queue, "unbind")
         if queue.bound is not None:
             self.free(queue.bound)
             with self.work.lock:
                 self.ring.pin(queue, -1)
                 queue.bound = None
+                self._unprepare(queue)
 
     def submit(self, queue: Any) -> int:
         """Run a queue after all earlier work of this device; the timeline value it signals."""
@@ -368,6 +388,13 @@ class RawDevice:
 
     def wait_signal(self, signal: Signal, value: int, timeout: float | None = None) -> None:
         """Until a signal holds at least a value."""
+        if not isinstance(signal, Signal) or not isinstance(value, int):
+            raise QueueError(
+                f"{self.name}: wait_signal takes a signal cell and a whole number",
+                device=self.name,
+                facts={"signal": repr(signal), "value": repr(value)},
+                hint="take a cell with device.signals.take()",
+            )
         self.work.wait_signal(signal, value, timeout)
 
     def synchronize(self, timeout: float | None = None) -> None:
@@ -386,11 +413,7 @@ class RawDevice:
         return self._nanoseconds(last - first)
 
     def _read64(self, address: int) -> int:
-        if not isinstance(address, int):
-            raise BufferUseError(
-                f"a timestamp is given by its address, not as {type(address).__name__}",
-                facts={"given": repr(address)},
-            )
+        _check_address(address, "time")
         cell = self.signals.at(address)
         if cell is not None:
             region, at = cell
@@ -406,3 +429,12 @@ class RawDevice:
         buffer, offset = found
         buffer.check(offset, 8)
         return int.from_bytes(buffer.view()[offset : offset + 8], "little")
+
+
+def _check_address(address: Any, call: str) -> None:
+    if not isinstance(address, int):
+        raise BufferUseError(
+            f"{call} takes an address, not {type(address).__name__}",
+            facts={"given": repr(address)},
+            hint="give buffer.address, or the address of a signal cell",
+        )

@@ -4,11 +4,11 @@ Each slot is used again once its timeline value has passed, so the host fills on
 while the copy engine empties others.
 """
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from hcq.interrupt import Lock
 from hcq.memory import Buffer
 
 SLOT_COUNT = 32
@@ -34,7 +34,7 @@ class Staging:
         self._buffer: Buffer | None = None
         self._values = [0] * SLOT_COUNT
         self._next = 0
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def copy_in(self, destination: int, data: memoryview) -> None:
         """Host bytes to a GPU address; `data` may change once this returns."""

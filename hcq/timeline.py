@@ -4,11 +4,11 @@ A cell holds a 64-bit value and a 64-bit time. Engines compare 32 bits, so the
 timeline keeps payloads below 2**32: it turns to its other cell before they would wrap.
 """
 
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hcq.errors import FieldError, QueueError
+from hcq.errors import DeviceLost, FieldError, QueueError
+from hcq.interrupt import Lock
 
 if TYPE_CHECKING:
     from hcq.host import Region
@@ -52,11 +52,17 @@ class SignalPool:
         self._free: list[tuple[int, Region]] = []
         self._pages: list[tuple[int, int]] = []  # (GPU address, size)
         self._taken: dict[int, Region] = {}
-        self._lock = threading.Lock()  # threads and devices share the pool
+        self._is_closed = False
+        self._lock = Lock()  # threads and devices share the pool
 
     def take(self) -> Signal:
         """A cell that reads zero."""
         with self._lock:
+            if self._is_closed:
+                raise DeviceLost(
+                    "no signal cell can be had: the devices that see them are closed",
+                    hint="open a device again, and take cells of its signals",
+                )
             if not self._free:
                 address, page = self._grow()
                 self._pages.append((address, page.size))
@@ -92,9 +98,16 @@ class SignalPool:
         for region in self._taken.values():
             region.invalidate()
         self._taken, self._free, self._pages = {}, [], []
+        self._is_closed = True
 
     def give(self, signal: Signal) -> None:
         """Take a cell back; it is reset before anyone gets it again."""
+        if not isinstance(signal, Signal):
+            raise QueueError(
+                f"give takes a signal cell, not {type(signal).__name__}",
+                facts={"given": repr(signal)},
+                hint="give back what take() returned",
+            )
         region = self._taken.pop(signal.address, None)
         if region is None:
             raise QueueError(f"signal {signal.address:#x} was already given back")

@@ -7,7 +7,7 @@ a limit the caller gives is theirs, and its passing leaves the device as it is.
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from hcq import settings
+from hcq import interrupt, settings
 from hcq.errors import ConfigError
 from hcq.host import Host
 
@@ -83,6 +83,7 @@ class Waits:
         start = moved = self._host.now()
         seen = self._progress(), moving()
         while not done():
+            interrupt.point()
             self._check()
             now = self._host.now()
             if timeout is None:
@@ -98,7 +99,8 @@ class Waits:
             if now - start < SPIN_SECONDS or not self.events.can_sleep:
                 self._host.relax()
             else:
-                self._sleep(left)
+                # Who holds Ctrl-C back looks for it now and then.
+                self._sleep(min(left, interrupt.RETRY_SECONDS) if interrupt.is_held() else left)
 
     def _sleep(self, seconds: float) -> None:
         self.sleeps += 1

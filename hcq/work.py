@@ -14,6 +14,7 @@ from hcq import capture, faults
 from hcq.errors import DeviceLost, GpuTimeout, HcqError, QueueError, WaitTimeout
 from hcq.frame import Frame
 from hcq.host import Host
+from hcq.interrupt import Lock
 from hcq.memory import Buffer
 from hcq.timeline import Signal, SignalPool, Timeline
 from hcq.waits import Waits
@@ -27,7 +28,6 @@ class Channel(Protocol):
     kind: str
     name: str
     put: int  # grows with every submission
-    rung: int  # the put that the doorbell was last given
 
     @property
     def get(self) -> int: ...
@@ -36,8 +36,6 @@ class Channel(Protocol):
         self, queue: Any, frame: tuple[list[int], list[int]], timeline: Timeline, value: int
     ) -> None:
         """Publish a queue's words between those of its frame; the timeline takes the value."""
-
-    def ring_doorbell(self) -> None: ...
 
 
 class Work:
@@ -55,7 +53,7 @@ class Work:
         self.name = name
         self.target = target
         self.host = host
-        self.lock = threading.RLock()
+        self.lock = Lock()
         # Its own: who holds `lock` may be waiting, and must hear of a failure meanwhile.
         self._failure = threading.Lock()
         self.failed: BaseException | None = None
@@ -119,6 +117,7 @@ class Work:
 
     def add_channel(self, channel: Any) -> None:
         """Submit to a channel from now on, one of each kind."""
+        channel.lock, channel.usable = self.lock, self.usable
         channel.wait_for_space = self.await_space
         if capture.is_recording(self.host):
             channel.on_publish = self.published
@@ -204,9 +203,6 @@ class Work:
                 f"{self.name}: value {value} was never submitted",
                 facts={"value": value, "submitted": self.timeline.submitted},
             )
-        for channel in self.channels.values():
-            if channel.rung != channel.put:  # Ctrl-C came between the pointer and the doorbell
-                channel.ring_doorbell()
 
         def late(limit: float, is_hang: bool) -> Exception:
             cell = hex(self.timeline.cell.address)

@@ -20,6 +20,7 @@ from hcq.buffers import view_of
 from hcq.builder import Builder
 from hcq.errors import QueueError
 from hcq.host import PAGE, Region
+from hcq.interrupt import Lock
 from hcq.ioctl_defs import kfd
 from hcq.queue import plain
 from hcq.timeline import Timeline
@@ -53,9 +54,11 @@ class Channel:
         self.put = start  # units, 64-bit, never wraps
         # Words to run once, with the next queue: behind the wait it is put after.
         self.prelude: list[int] = []
-        self.rung = start  # the put that the doorbell was last given
         self.on_publish: Publish | None = None
         self.wait_for_space: Callable[[Callable[[], bool], Channel], None] | None = None
+        # The device's, once it has this channel.
+        self.lock = Lock()
+        self.usable: Callable[[], None] = lambda: None
         self._parts: list[Allocation] = []
         with ExitStack() as undo:
             self._undo = undo
@@ -130,8 +133,13 @@ class Channel:
         self.publish(before + self.flatten(queue) + after, timeline, value)
 
     def submit(self, queue: Builder) -> None:
-        """Publish a queue's words, or a pointer to them where they are bound."""
-        self.publish(self.flatten(queue))
+        """Publish a queue's words past the timeline, or a pointer to them where bound.
+
+        DeviceLost when the device is closed or has failed, DeviceBanned in a forked child.
+        """
+        with self.lock:
+            self.usable()
+            self.publish(self.flatten(queue))
 
     def flatten(self, queue: Builder) -> list[int]:
         """The words to put into the ring for a queue."""
@@ -170,20 +178,22 @@ class Channel:
             self._ring_view.write(0, data[first:])
         if self.on_publish is not None:
             self.on_publish(self, words, before + needed, value)
-        # No call between these two: a Ctrl-C must not part the pointer from the timeline.
         self.put = before + needed
         self.prelude = []
         if timeline is not None:
             timeline.submitted = value
-        self.ring_doorbell()
+        self._ring()
 
     def ring_doorbell(self) -> None:
-        """Publish the write pointer; again after an interrupted publish, which is harmless."""
+        """Publish the write pointer again, which is harmless."""
+        self.usable()
+        self._ring()
+
+    def _ring(self) -> None:
         # The fence: x86 keeps stores in order, and the store to the uncached doorbell
         # drains what write combining still holds, so contents and pointer are out first.
         self._pointer_view.write64(WRITE_POINTER, self.put)
         self.doorbell.write64(0, self.put)
-        self.rung = self.put
 
     def _padding(self, count: int) -> int:
         return 0

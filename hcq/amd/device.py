@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from hcq import capture
+from hcq import capture, interrupt
 from hcq import host as hosts
 from hcq.amd import memory, signals
 from hcq.amd.arch import ARCHES, Arch
@@ -21,9 +21,10 @@ from hcq.copies import Copies
 from hcq.errors import OutOfMemory, UnsupportedDevice
 from hcq.faults import stopped
 from hcq.host import Host
+from hcq.interrupt import unbroken
 from hcq.ioctl_defs import kfd
 from hcq.memory import Buffer
-from hcq.opening import choose
+from hcq.opening import check_start, choose, opening
 from hcq.queue import COPY
 from hcq.raw_device import RawDevice
 
@@ -42,8 +43,10 @@ class Device(RawDevice):
     work: AmdWork
     memory: Memory
 
+    @unbroken
     def __init__(self, index: int, *, timeline_start: int = 0) -> None:
         super().__init__()
+        check_start(timeline_start)
         host = capture.wrap(hosts.current())
         node = _find(host, index)
         self.index = index
@@ -53,10 +56,11 @@ class Device(RawDevice):
         self._node = node
         self._process = process(host)
         self.work = AmdWork(self.name, self.arch, node, self._process, host)
-        with ExitStack() as undo, self._process.lock:
+        with opening(self.name), ExitStack() as undo, self._process.lock:
             self._open(undo, timeline_start)
+            capture.device(host, self.name, self.target)
+            interrupt.point()  # while the device can still be closed
             self._closing = undo.pop_all()
-        capture.device(host, self.name, self.target)
 
     def _open(self, undo: ExitStack, timeline_start: int) -> None:
         gpu_id = self._node.gpu_id
@@ -74,7 +78,7 @@ class Device(RawDevice):
         undo.callback(self.memory.close)
         self.hdp = HdpFlush(self._process, gpu_id)
         undo.callback(self.hdp.close)
-        self.copies = Copies(work, self._plain, self.free)
+        self.copies = Copies(work, self._plain, self.free, self._sees)
         ring = self.allocate(ARGUMENT_RING_BYTES, host=True, name="argument ring")
         scratch = ScratchMemory(
             self.arch,
@@ -135,12 +139,18 @@ class Device(RawDevice):
             return memory.VISIBLE_VRAM_FLAGS, True
         return memory.VRAM_FLAGS, False
 
+    def _sees(self, device: Any) -> bool:
+        # Another device of the same GPU has its memory in the same address space.
+        other = getattr(device, "_node", None)
+        return device is self or getattr(other, "gpu_id", None) == self._node.gpu_id
+
     def _allocate_code(self, size: int) -> Buffer:
         flags, view = self._kind(False, None, False)
         return self.memory.allocate(size, flags | kfd.ALLOC_EXECUTABLE, view=view, name="code")
 
     # Programs.
 
+    @unbroken
     def load(self, image: bytes, entry: str) -> Program:
         """Upload a code object; CodeObjectError before anything is, OutOfMemory for its needs."""
         return self.loader.load(image, entry)

@@ -7,7 +7,6 @@ whatever else was got is released.
 """
 
 import os
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from hcq.errors import (
     OutOfMemory,
 )
 from hcq.host import PAGE, Host, Region
+from hcq.interrupt import Lock
 from hcq.ioctl_defs import Ioctl, kfd
 from hcq.nodes import Module, open_node
 from hcq.notes import Notes
@@ -83,7 +83,7 @@ class Kfd(Notes):
         super().__init__()
         self.host = host
         self.process = os.getpid()
-        self.lock = threading.RLock()
+        self.lock = Lock()
         self.render: dict[int, int] = {}  # gpu_id -> fd whose address space is ours
         # gpu_id -> why the kernel lets no queue of this process run there any more.
         self.stopped: dict[int, HcqError] = {}
@@ -273,7 +273,7 @@ def _hint(error: IoctlError, ioctl: Ioctl) -> str | None:
 
 
 _open: list[Kfd] = []
-_lock = threading.RLock()
+_lock = Lock()
 
 
 def process(host: Host) -> Kfd:

@@ -14,6 +14,7 @@ from typing import Any
 from hcq.bits import align
 from hcq.buffers import view_of
 from hcq.errors import DeviceOpenError, QueueError
+from hcq.interrupt import Lock
 from hcq.ioctl_defs import nv_ctrl, nv_escape, nv_rm
 from hcq.nv import methods
 from hcq.nv.defs import classes, host, qmd
@@ -23,7 +24,7 @@ from hcq.nv.memory import Allocation, Kind, allocate, free
 from hcq.nv.qmd import HOLES
 from hcq.nv.queue import RECORD_WORDS
 from hcq.nv.rm import RmError
-from hcq.queue import COMPUTE, COPY
+from hcq.queue import COMPUTE, COPY, plain
 from hcq.timeline import Signal, Timeline
 
 ENTRIES = 4096
@@ -53,13 +54,15 @@ class Channel:
         self.kind = kind
         self.name = f"{kind}0"
         self.put = 0  # ring entries, never wraps
-        self.rung = 0  # the put that the doorbell was last given
         # Words to run once, with the next queue: behind the wait it is put after.
         self.prelude: list[int] = []
         self.on_publish: Publish | None = None
         self.wait_for_space: Callable[[Callable[[], bool], Channel], None] | None = None
         # Gives argument blocks of a queue what they lack; told when its launches are done.
         self.lay_down: Callable[[Any, Callable[[], bool]], None] | None = None
+        # The device's, once it has this channel.
+        self.lock = Lock()
+        self.usable: Callable[[], None] = lambda: None
         self._progress = progress  # of queues that go past the timeline
         self._raw = 0
         # What the GPU may still read: (end in the pushbuffer, entries, whether it is done).
@@ -189,19 +192,19 @@ class Channel:
         queue.check_known()
 
     def submit(self, queue: Any) -> None:
-        """Publish a queue's words past the timeline, or a pointer to them where bound."""
-        self.check(queue)
-        if not queue.words and not queue.records:
-            return
-        after = methods.release(self._progress.address, self._raw + 1)
-        signal = [word for word in after if isinstance(word, int)]
-        number = self._raw + 1
+        """Publish a queue's words past the timeline, or a pointer to them where bound.
 
-        def is_done() -> bool:
-            return self._progress.value >= number
-
-        self._publish(queue, ([], signal), is_done)
-        self._raw = number
+        DeviceLost when the device is closed or has failed, DeviceBanned in a forked child.
+        """
+        with self.lock:
+            self.usable()
+            self.check(queue)
+            if not queue.words and not queue.records:
+                return
+            number = self._raw + 1
+            signal = plain(methods.release(self._progress.address, number))
+            self._publish(queue, ([], signal), lambda: self._progress.value >= number)
+            self._raw = number
 
     def run(
         self, queue: Any, frame: tuple[list[int], list[int]], timeline: Timeline, value: int
@@ -243,12 +246,11 @@ class Channel:
         self._open.append((start + size, len(pieces), is_done))
         self._head = start + size
         self._used_entries += len(pieces)
-        # No call between these: a Ctrl-C must not part the index from the timeline.
         self.put = put
         self.prelude = []
         if timeline is not None:
             timeline.submitted = value
-        self.ring_doorbell()
+        self._ring()
 
     def _laid_out(
         self, queue: Any, frame: tuple[list[int], list[int]]
@@ -297,12 +299,15 @@ class Channel:
         return [self._ring_view.read64(at % ENTRIES * host.GP_ENTRY_BYTES) for at in indices]
 
     def ring_doorbell(self) -> None:
-        """Publish the put index; again after an interrupted publish, which is harmless."""
+        """Publish the put index again, which is harmless."""
+        self.usable()
+        self._ring()
+
+    def _ring(self) -> None:
         with _fence:  # words and entries are out before the index
             self._userd.write32(host.USERD_GP_PUT, self.put % ENTRIES)
         with _fence:  # and the index before the doorbell
             self.gpu.doorbell.write32(host.NOTIFY_CHANNEL_PENDING, self.token)
-        self.rung = self.put
 
 
 class ChannelGroup:

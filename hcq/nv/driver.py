@@ -5,7 +5,6 @@ same address space.
 """
 
 import os
-import threading
 import warnings
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from hcq import nodes
 from hcq.capture import innermost
 from hcq.errors import DeviceOpenError, FallbackWarning
 from hcq.host import Host, Region
+from hcq.interrupt import Lock
 from hcq.ioctl_defs import nv_escape, nv_uvm
 from hcq.ioctl_defs.nv_abi import Abi, abi_of, is_newer
 from hcq.nv.rm import ResourceManager, carry_out
@@ -55,7 +55,7 @@ class Driver:
     def __init__(self, host: Host) -> None:
         self.host = host
         self.process = os.getpid()
-        self.lock = threading.RLock()
+        self.lock = Lock()
         self.members: list[object] = []  # open devices
         self.gpus: dict[int, Any] = {}  # what the devices of one GPU share, by its id
         self.signals: Any = None  # cells that every GPU sees
@@ -196,7 +196,7 @@ def open_node(host: Host, path: str) -> int:
 
 
 _open: list[Driver] = []
-_lock = threading.RLock()
+_lock = Lock()
 
 
 def driver(host: Host) -> Driver:

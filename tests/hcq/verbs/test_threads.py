@@ -41,18 +41,6 @@ def test_submissions_of_one_thread_keep_their_order(device, run_all):
     device.synchronize()
 
 
-@pytest.mark.row("HCQ-33")
-def test_a_publish_that_was_interrupted_before_its_doorbell_is_completed(device):
-    channel = device.channels["compute"]
-    ring = channel.ring_doorbell
-    channel.ring_doorbell = lambda: (_ for _ in ()).throw(KeyboardInterrupt)
-    with pytest.raises(KeyboardInterrupt):
-        device.submit(device.queue("compute").barrier())
-    channel.ring_doorbell = ring
-    assert device.work.timeline.submitted == 1
-    device.wait(1, timeout=5)
-
-
 def test_open_from_many_threads(place, vendor, run_all):
     place()
     opened = []
