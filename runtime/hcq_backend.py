@@ -192,8 +192,7 @@ class HcqBackend:
 
     def health(self) -> str:
         """ok, or what helps."""
-        state = str(self.device.health())
-        return "ok" if state == "good" else state
+        return str(self.device.health())
 
     def close(self) -> None:
         """Close the device; work that makes no progress is not waited for."""
@@ -225,8 +224,8 @@ class HcqBackend:
             f"{self.name}: kernel {program.name} did not finish within {limit:g} ms",
             device=self.name,
             facts={**cause.facts, "kernel": program.name, "limit_ms": limit},
-            hint="the device is failed now; start the process again",
         )
+        error.hint = f"the device is failed now: {self.device.work.remedy(error).advice}"
         self.device.failed = self.device.failed or error
         return error
 
