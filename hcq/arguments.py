@@ -41,6 +41,8 @@ class ArgumentLayout:
         code object says so. A numpy scalar has a type of its own, whose size must be the
         argument's. LaunchError for kinds and counts that do not fit, FieldError for values.
         """
+        if not isinstance(values, list | tuple):
+            check_values(values, kernel)
         kinds = tuple(map(type, values))
         code = self._formats.get(kinds) or self._format(kinds, values, kernel)
         try:
@@ -76,6 +78,16 @@ class ArgumentLayout:
         # Signed integers come here: the block holds their two's complement.
         pairs = zip(self.arguments, values, strict=True)
         return [_wrap(argument, value, kernel) for argument, value in pairs]
+
+
+def check_values(values: Any, kernel: str) -> None:
+    """LaunchError for what is no list of values."""
+    if not hasattr(values, "__len__") or not hasattr(values, "__iter__"):
+        raise LaunchError(
+            f"kernel {kernel} takes its arguments in a list, not as {type(values).__name__}",
+            facts={"kernel": kernel, "given": repr(values)},
+            hint="such as (out.address, 100)",
+        )
 
 
 def natural(sizes: Sequence[int], pointers: int = 0) -> ArgumentLayout:

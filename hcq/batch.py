@@ -8,10 +8,12 @@ device's timeline, one submit per queue, in the order the queues were made.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from hcq.arguments import check_values
 from hcq.bits import align
 from hcq.builder import Builder
 from hcq.errors import LaunchError, QueueError, Unsupported, nearest
 from hcq.memory import Buffer
+from hcq.program import check_program
 from hcq.queue import Formula, Half, Number, Patch, Slot, formula
 
 if TYPE_CHECKING:
@@ -67,6 +69,8 @@ class Batch:
     def arguments(self, program: Any, values: Sequence[Number | float]) -> int:
         """The address of an argument block kept with the batch; values may be slots."""
         self._check_open()
+        check_program(program, "arguments")
+        check_values(values, program.name)
         if program.reads_launch_size:
             raise Unsupported(
                 f"kernel {program.name} reads its launch size from memory: not in a batch",

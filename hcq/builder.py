@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from hcq.errors import FieldError, LaunchError, QueueError, Unsupported
+from hcq.program import check_program
 from hcq.queue import (
     COMPUTE,
     COPY,
@@ -22,6 +23,16 @@ from hcq.queue import (
 
 MAX_COPY_PIECES = 4096  # of one copy or fill
 _BYTES = (str, bytes, bytearray, memoryview)
+
+
+def check_queue(queue: Any, call: str) -> None:
+    """QueueError for what is no queue."""
+    if not isinstance(queue, Builder):
+        raise QueueError(
+            f"{call} takes a queue, not {type(queue).__name__}",
+            facts={"given": repr(queue)},
+            hint='build one with device.queue("compute") or device.queue("copy")',
+        )
 
 
 class Builder:
@@ -110,6 +121,17 @@ class Builder:
             )
         low(address)  # at most 64 bits
         self._check_aligned(verb, address, alignment, above)
+
+    def _check_program(self, program: Any) -> None:
+        """LaunchError for what is no program, or one for another chip."""
+        check_program(program, "launch")
+        if program.arch.name != self.arch.name:
+            raise LaunchError(
+                f"kernel {program.name} is for {program.arch.name}, queue {self.name} for "
+                f"{self.arch.name}",
+                facts={"kernel": program.name, "built_for": program.arch.name, "queue": self.name},
+                hint="load it on the device whose queue this is",
+            )
 
     def _launched(self, program: Any, grid: Grid, block: tuple[int, ...]) -> None:
         """Note a launch that passed check_launch(): its program, and sizes that are slots."""

@@ -15,17 +15,22 @@ BOUNCE_PIECES = 64  # more pieces than this for an overlapping copy: through ano
 
 
 class Copies:
-    """`allocate(size, host)` gives scratch buffers, `free` takes them back."""
+    """`allocate(size, host)` gives scratch buffers, `free` takes them back.
+
+    `sees` tells whether the buffers of a device are mapped on the GPU of this one.
+    """
 
     def __init__(
         self,
         work: Work,
         allocate: Callable[[int, bool], Buffer],
         free: Callable[[Buffer], None],
+        sees: Callable[[Any], bool],
     ) -> None:
         self._work = work
         self._allocate = allocate
         self._free = free
+        self._sees = sees
         self.staging = Staging(self, lambda size: allocate(size, True))
 
     def wait(self, value: int, timeout: float | None = None) -> None:
@@ -40,7 +45,7 @@ class Copies:
     def copy_in(self, buffer: Buffer, offset: int, data: Any) -> None:
         """Host bytes into a buffer, after everything submitted so far."""
         view = _bytes(data)
-        check_buffer(buffer, "copy_in")
+        self._check(buffer, "copy_in")
         buffer.check(offset, len(view))
         self._work.usable()
         if not view:
@@ -56,7 +61,7 @@ class Copies:
         view = _bytes(into)
         if view.readonly:
             raise BufferUseError("copy_out needs bytes it may write to", facts={"size": len(view)})
-        check_buffer(buffer, "copy_out")
+        self._check(buffer, "copy_out")
         buffer.check(offset, len(view))
         self._work.usable()
         if not view:
@@ -97,6 +102,18 @@ class Copies:
             size = min(CHUNK, buffer.size - at)
             view[at : at + size] = zeros[:size]
 
+    def _check(self, buffer: Any, call: str) -> None:
+        check_buffer(buffer, call)
+        if not self._sees(buffer.device):
+            owner = buffer.device.name
+            raise BufferUseError(
+                f"{call} on {self._work.name}: buffer {buffer.label} is memory of {owner}",
+                device=self._work.name,
+                facts={"address": hex(buffer.address), "of": owner, "given_to": self._work.name},
+                hint=f"copy between devices through the host: copy_out() of {owner}, then "
+                f"copy_in() of {self._work.name}",
+            )
+
     def _is_direct(self, size: int) -> bool:
         if COPY not in self._work.channels:
             return True
@@ -117,7 +134,7 @@ def check_buffer(buffer: Any, call: str) -> None:
 def _bytes(data: Any) -> memoryview:
     try:
         view = memoryview(data)
-    except TypeError:
+    except (TypeError, ValueError, BufferError):  # numpy's dates have no buffer of their own
         raise BufferUseError(
             f"copies take bytes or what has them, not {type(data).__name__}",
             facts={"given": type(data).__name__},

@@ -30,6 +30,13 @@ def open_node(host: Host, path: str, module: Module) -> int:
 def _cannot_open(host: Host, path: str, module: Module, error: OSError) -> DeviceOpenError:
     number = error.errno or 0
     facts: dict[str, object] = {"node": path, "errno": errno.errorcode.get(number, str(number))}
+    if number in (errno.ENODEV, errno.ENXIO) and host.exists(path):
+        return DeviceOpenError(
+            f"{path} is there, but nothing behind it answers: {error.strerror}",
+            facts=facts,
+            hint=f"the GPU may be off the bus: see the kernel log (dmesg), then reboot; or the "
+            f"kernel module {module.name} is not loaded (lsmod; modprobe {module.name})",
+        )
     if number in (errno.ENOENT, errno.ENODEV, errno.ENXIO):
         return missing_node(path, module.name, module.gpu)
     if number in (errno.EACCES, errno.EPERM):

@@ -1,10 +1,11 @@
 """What is checked before a device opens: whether it may, and which one is meant."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from hcq import settings
-from hcq.errors import DeviceBanned, DeviceNotFound, Unsupported
+from hcq.errors import ConfigError, DeviceBanned, DeviceNotFound, OutOfMemory, Unsupported
 
 T = TypeVar("T")
 
@@ -27,6 +28,29 @@ def choose(
             hint=f"indices start at 0; {where} may hide GPUs",
         )
     return found[index]
+
+
+def check_start(value: int) -> None:
+    """ConfigError for what a timeline cannot begin with."""
+    if not isinstance(value, int) or value < 0:
+        raise ConfigError(
+            f"timeline_start={value!r} is no value of a timeline",
+            facts={"timeline_start": repr(value)},
+            hint="leave it out, or give a whole number, at least 0",
+        )
+
+
+@contextmanager
+def opening(name: str) -> Iterator[None]:
+    """Around the opening of a device: memory that is short then is not the caller's to save."""
+    try:
+        yield
+    except OutOfMemory as error:
+        error.facts["while"] = f"opening {name}"
+        error.hint = "close other devices of this GPU, and programs that use it"
+        if "bar1_size" in error.facts:
+            error.hint += "; where BAR1 is too small, turn on resizable BAR in the firmware"
+        raise
 
 
 def check_settings() -> None:

@@ -11,6 +11,16 @@ from hcq.errors import LaunchError
 from hcq.queue import check_axes
 
 
+def check_program(program: Any, call: str) -> None:
+    """LaunchError for what is no program."""
+    if not isinstance(program, BaseProgram):
+        raise LaunchError(
+            f"{call} takes a program, not {type(program).__name__}",
+            facts={"given": repr(program)},
+            hint="give what device.load() returned",
+        )
+
+
 class BaseProgram:
     """A kernel that lies in GPU memory at `address`; `free` gives its code's memory back."""
 

@@ -57,6 +57,7 @@ class ComputeQueue(_Queue):
 
     def launch(self, program: Program, arguments: Number, grid: Grid, block: Sequence[int]) -> Self:
         """Run a program; LaunchError outside its or the chip's limits, nothing for a zero grid."""
+        self._check_program(program)
         program.check_launch(grid, block)
         if isinstance(arguments, int):
             self.blocks.append(arguments)  # so that submit gives it back, whatever comes of it

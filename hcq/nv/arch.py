@@ -145,6 +145,7 @@ SM_120 = Arch(
 
 ARCHES: tuple[Arch, ...] = (SM_80, SM_86, SM_89, SM_90, SM_100, SM_120)
 _SPECIAL = {0xA04: "sm_120"}
+LEAST_UNLIKELY = 0x20  # generations come in ones and twos: 0xC is the newest
 
 
 @dataclass(frozen=True)
@@ -158,8 +159,14 @@ class Classes:
 
 
 def sm_name(version: int) -> str:
-    """The driver's SM version as a target name: 0x806 -> sm_86, 0xa04 -> sm_120."""
-    return _SPECIAL.get(version, f"sm_{version >> 8}{version & 0xFF}")
+    """The driver's SM version as a target name: 0x806 -> sm_86, 0xa04 -> sm_120.
+
+    What is none as far as one knows, such as 0xffffffff, is shown as it is.
+    """
+    major, minor = version >> 8, version & 0xFF
+    if not 0 < major < LEAST_UNLIKELY or minor > 9:
+        return f"SM version {version:#x}"
+    return _SPECIAL.get(version, f"sm_{major}{minor}")
 
 
 def arch_of(version: int, offered: Sequence[int]) -> Arch:
@@ -167,7 +174,9 @@ def arch_of(version: int, offered: Sequence[int]) -> Arch:
     for arch in ARCHES:
         if version in arch.sm_versions:
             return arch
-    raise _unsupported(sm_name(version), offered, "which is not supported")
+    error = _unsupported(sm_name(version), offered, "which is not supported")
+    error.facts["sm_version"] = hex(version)
+    raise error
 
 
 def choose(arch: Arch, offered: Sequence[int]) -> Classes:

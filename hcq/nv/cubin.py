@@ -17,6 +17,7 @@ from hcq.bits import Layout, align
 from hcq.elf import (
     EM_CUDA,
     ET_EXEC,
+    SHF_ALLOC,
     SHF_EXECINSTR,
     SHT_NOBITS,
     ObjectFile,
@@ -121,6 +122,12 @@ class Cubin:
             if section.name == f".text.{self.entry}" and section.flags & SHF_EXECINSTR:
                 if section.size == 0:
                     raise bad(f"section {section.name} sh_size", 0, "holds no code")
+                if not section.is_loaded:
+                    raise bad(
+                        f"section {section.name} sh_flags",
+                        section.flags,
+                        f"says that the code takes up no memory (SHF_ALLOC, {SHF_ALLOC})",
+                    )
                 return section
         kernels = [s.name[6:] for s in self.file.sections if s.name.startswith(".text.")]
         raise CodeObjectError(

@@ -23,7 +23,7 @@ from hcq.nv.program import Program
 from hcq.nv.queue import ComputeQueue
 from hcq.nv.sizes import LaunchSizes
 from hcq.nv.work import AnyQueue, NvWork
-from hcq.opening import choose
+from hcq.opening import check_start, choose, opening
 from hcq.queue import COMPUTE
 from hcq.raw_device import RawDevice
 
@@ -43,11 +43,12 @@ class Device(RawDevice):
     @unbroken
     def __init__(self, index: int, *, timeline_start: int = 0) -> None:
         super().__init__()
+        check_start(timeline_start)
         host = capture.wrap(hosts.current())
         self.index = index
         self.name = f"NV:{index}"
         self._driver: Driver = driver(host)
-        with ExitStack() as undo, self._driver.lock:
+        with opening(self.name), ExitStack() as undo, self._driver.lock:
             self._driver.members.append(self)
             undo.callback(self._driver.leave, self)
             self._open(undo, host, timeline_start)
@@ -66,7 +67,7 @@ class Device(RawDevice):
         work.open(undo, timeline_start)
         self.memory = Memory(self.gpu, self, lambda: work.timeline.reached, work.drain)
         undo.callback(self.memory.close)
-        self.copies = Copies(work, self._plain, self.free)
+        self.copies = Copies(work, self._plain, self.free, self._sees)
         ring = self.allocate(ARGUMENT_RING_BYTES, cpu_access=True, name="argument ring")
         self.ring = ArgumentRing(work, ring)
         self._sizes = LaunchSizes(self.name, ring, self.memory.at)
@@ -115,6 +116,10 @@ class Device(RawDevice):
         # Views of video memory take room in BAR1: only who asks gets one.
         return Kind.VRAM, bool(cpu_access)
 
+    def _sees(self, device: Any) -> bool:
+        # Another device of the same GPU has its memory in the same address space.
+        return device is self or getattr(device, "gpu", None) is self.gpu
+
     def _allocate_code(self, size: int) -> Buffer:
         return self.memory.allocate(size, Kind.VRAM, view=False, name="code")
 
@@ -160,6 +165,9 @@ class Device(RawDevice):
 
     def _prepare(self, queue: AnyQueue) -> None:
         queue.seal()
+
+    def _unprepare(self, queue: AnyQueue) -> None:
+        queue.unseal()
 
     def _placed(self, queue: AnyQueue, address: int) -> None:
         end = address + 4 * len(queue.words)

@@ -134,6 +134,14 @@ class _Queue(Builder):
                 )
             )
 
+    def unseal(self) -> None:
+        """Take the records away again: the queue is as before seal()."""
+        if self.method_count is None:
+            return
+        del self.words[self.method_count :]
+        del self.patches[len(self.patches) - len(self._record_patches) :]
+        self.method_count = None
+
     def point(self, address: int) -> None:
         """Fill in where the records are, for a sealed queue whose words begin at address."""
         for word, record in self.pointers:
@@ -186,6 +194,7 @@ class ComputeQueue(_Queue):
 
     def launch(self, program: Program, arguments: Number, grid: Grid, block: Sequence[int]) -> Self:
         """Run a program; LaunchError outside its or the chip's limits, nothing for a zero grid."""
+        self._check_program(program)
         program.check_launch(grid, block)
         if isinstance(arguments, int):
             self.blocks.append(arguments)  # so that submit gives it back, whatever comes of it
