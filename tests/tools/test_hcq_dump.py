@@ -1,25 +1,10 @@
 """hcq-dump cat: raw words, cut streams, unknown packets."""
 
-import io
 import json
-import sys
 
 import pytest
 
 from tools.hcq_dump.__main__ import main
-
-
-@pytest.fixture
-def dump(capsys, monkeypatch):
-    def run(data, *options):
-        raw = data if isinstance(data, bytes) else data.encode()
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
-        code = main(["cat", *options, "-"])
-        out = capsys.readouterr()
-        return code, out.out.splitlines(), out.err
-
-    return run
-
 
 PM4 = ("--as", "pm4", "--arch", "gfx1100")
 

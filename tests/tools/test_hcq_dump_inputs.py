@@ -1,29 +1,11 @@
 """hcq-dump cat: forms of input, what is said about them, what is refused."""
 
-import io
 import json
-import sys
 
 import pytest
 
-from tools.hcq_dump.__main__ import main
-
 PM4 = ("--as", "pm4")
 WORDS = "80000000 C0001000 7"
-
-
-@pytest.fixture
-def dump(capsys, monkeypatch):
-    """hcq-dump cat of standard input: (exit code, lines, stderr)."""
-
-    def run(data, *options):
-        raw = data if isinstance(data, bytes) else data.encode()
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
-        code = main(["cat", *options, "-"])
-        out = capsys.readouterr()
-        return code, out.out.splitlines(), out.err
-
-    return run
 
 
 # Words

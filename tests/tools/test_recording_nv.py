@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tools.hcq_dump.__main__ import main
-
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import sys
@@ -49,18 +47,6 @@ def recording(request, tmp_path_factory):
     )
     assert done.returncode == 0, done.stderr
     return folder / "run.jsonl"
-
-
-@pytest.fixture
-def cat(capsys):
-    """hcq-dump cat: (exit code, lines, summary)."""
-
-    def run(path, *options):
-        code = main(["cat", *options, str(path)])
-        shown = capsys.readouterr()
-        return code, shown.out.splitlines(), shown.err
-
-    return run
 
 
 @pytest.mark.row("PRO-10")

@@ -11,6 +11,7 @@ from tools.hcq_dump.classes import NAMES
 from tools.hcq_dump.qmd import ALIGNMENT_WORDS
 from tools.hcq_dump.record import Place
 from tools.hcq_dump.source import Stream
+from tools.hcq_dump.words import recorded
 
 WORD = 4
 _NOTHING = ("0x0", "[]", "{}")
@@ -52,7 +53,7 @@ class _Memory:
 
     def __init__(self, address: int, listed: list[str]) -> None:
         self.address = address
-        self.words = [int(word, 16) for word in listed]
+        self.words = recorded(listed)
         self.methods_end = 0  # in words
 
     def holds(self, address: int) -> bool:

@@ -8,6 +8,7 @@ from hcq.errors import FileFormatError
 from tools.hcq_dump import lists, nv_recording
 from tools.hcq_dump.record import Place
 from tools.hcq_dump.source import Stream, records
+from tools.hcq_dump.words import recorded
 
 SCHEMA = "0"  # the major version this reads; minor ones only add keys
 
@@ -85,7 +86,7 @@ def _streams(record: dict[str, Any]) -> Iterator[Stream]:
     for number, part in enumerate(buffers):
         address = int(part["address"], 16) if "address" in part else None
         place = Place(device, queue, int(record.get("seq", 0)), number, address)
-        words = [int(word, 16) for word in part["words"]]
+        words = recorded(part["words"])
         yield Stream("sdma" if is_copy else "pm4", place, words)
 
 

@@ -1,6 +1,7 @@
 """Raw words: hex text, a C array, a Python or numpy list, or little-endian binary."""
 
 import re
+from collections.abc import Sequence
 
 from hcq.errors import FileFormatError
 
@@ -101,3 +102,12 @@ def _numbers(text: str, name: str, base: int) -> list[int]:
             )
         found.append(word)
     return found
+
+
+def recorded(listed: Sequence[str]) -> list[int]:
+    """The words of a record, hexadecimal text; ValueError for one wider than 32 bits."""
+    words = [int(word, 16) for word in listed]
+    wide = next((word for word in words if not 0 <= word < 1 << 32), None)
+    if wide is not None:
+        raise ValueError(f"{wide:#x} is wider than 32 bits")
+    return words
