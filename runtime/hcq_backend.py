@@ -145,11 +145,8 @@ class HcqBackend:
         """Queue one run after everything before it."""
         values = [memory.address + offset for memory, offset in buffers]
         values += scalars
-        grid = grid or program.grid
-        raw, block = program.raw, program.block
         with self._use() as device:
-            arguments = device.arguments(raw, values, grid, block)
-            device.submit(device.queue("compute").launch(raw, arguments, grid, block))
+            device.launch(program.raw, values, grid or program.grid, program.block)
 
     def launch_timed(
         self,
