@@ -64,6 +64,8 @@ class WaveFault(ExecutionFault):
 class Executor(BaseExecutor[Dispatch]):
     """Executes dispatches of one simulated GPU. run() raises WaveFault."""
 
+    fault = WaveFault
+    kernels: Kernels
     wave = "wave"
     launch = "dispatch"
 
@@ -83,7 +85,11 @@ class Executor(BaseExecutor[Dispatch]):
 
     def run_native(self, launch: Dispatch, stop: Callable[[], bool]) -> None:
         """Run translated code; WaveFault."""
-        _Run(self, launch, stop).run()
+        run = _Run(self, launch, stop)
+        if run.is_large:
+            self.run_interpreted(launch, stop)
+        else:
+            run.run()
 
     def run_interpreted(self, launch: Dispatch, stop: Callable[[], bool]) -> None:
         """Run in the interpreter, one work-group after the other; WaveFault."""
@@ -137,6 +143,11 @@ class _Run(NativeLaunch[Kernel, ThreadRecord]):
         denormals = launch_denormals(dispatch.rsrc1)
         return self._kernels.at(dispatch.code, dispatch.wave_size, denormals)
 
+    @property
+    def is_large(self) -> bool:
+        """Whether the code is rather interpreted."""
+        return self._kernel.is_large
+
     def run(self) -> None:
         """Run to the end; WaveFault."""
         self._check_registers()
@@ -149,9 +160,10 @@ class _Run(NativeLaunch[Kernel, ThreadRecord]):
         record.prepare(self._dispatch, self._shared, self._memory.table_pointer, self._library)
 
     def translate_more(self, target: int) -> None:
-        """A computed branch went to code that is not translated yet. PageFault."""
+        """A computed branch went to code that is not translated yet. PageFault, WaveFault."""
         self._memory.check(target, 4, "execute")
         self._kernel = self._kernels.add_targets(self._kernel, {target - self._dispatch.code})
+        self._check_registers()
         self._translate()
 
     def fault_of(self, record: ThreadRecord) -> WaveFault:

@@ -10,16 +10,26 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from sim.isa.jit import Jit
+from sim.isa.kernels import BaseKernels, Stopped
 from sim.isa.launch import Lanes, starting_lanes
 from sim.isa.native import Library
 from sim.memory import GpuMemory
 
 RUN_TYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
-LaunchT = TypeVar("LaunchT")
+
+
+class Coded(Protocol):
+    """A launch: `code` is the address of the first instruction."""
+
+    @property
+    def code(self) -> int: ...
+
+
+LaunchT = TypeVar("LaunchT", bound=Coded)
 
 
 class ExecutionFault(Exception):
@@ -38,6 +48,11 @@ class ExecutionFault(Exception):
         self.text = text
 
 
+def aborted(fault: type[ExecutionFault], code: int) -> ExecutionFault:
+    """What a launch ends with that was stopped."""
+    return fault("aborted", code, "", code, f"the kernel at {code:#x} was stopped")
+
+
 def never() -> bool:
     """The stop callback of a launch that nobody wants to stop."""
     return False
@@ -50,6 +65,8 @@ class BaseExecutor(ABC, Generic[LaunchT]):
     native code. cache_directory: where translated kernels are kept between processes.
     """
 
+    fault: ClassVar[type[ExecutionFault]]
+    kernels: BaseKernels[Any]
     wave: ClassVar[str]  # what this hardware calls them: names of counters and threads
     launch: ClassVar[str]
 
@@ -79,10 +96,14 @@ class BaseExecutor(ABC, Generic[LaunchT]):
             self.counters[self._launches] += 1
             if self.is_empty(launch):
                 return
-            if self.interpret:
-                self.run_interpreted(launch, stop)
-            else:
-                self.run_native(launch, stop)
+            self.kernels.stop = stop
+            try:
+                if self.interpret:
+                    self.run_interpreted(launch, stop)
+                else:
+                    self.run_native(launch, stop)
+            except Stopped:
+                raise aborted(self.fault, launch.code) from None
 
     def close(self) -> None:
         """Let the helper threads go."""
@@ -94,7 +115,7 @@ class BaseExecutor(ABC, Generic[LaunchT]):
 
     @abstractmethod
     def set_up(self) -> None:
-        """The end of construction: make what only this instruction set has."""
+        """The end of construction: make `kernels` and what else this instruction set has."""
 
     @abstractmethod
     def is_empty(self, launch: LaunchT) -> bool:

@@ -10,7 +10,7 @@ import ctypes
 import hashlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,12 @@ from hcq.errors import SimFault
 from sim.isa.jit import Jit, digest_of
 from sim.memory import GpuMemory
 
+MOST_TRANSLATED = 256 << 10  # bytes: LLVM takes seconds for them, and cannot be stopped
 Variant = tuple[Any, ...]  # what decides how the same bytes are read, besides the address
+
+
+class Stopped(Exception):
+    """Whoever wanted the launch does not want it any more."""
 
 
 class EndedBlock(Protocol):
@@ -63,6 +68,11 @@ class BaseKernel(Generic[ProgramT]):
         return {block.end: block.problem for block in blocks if block.problem is not None}
 
     @property
+    def is_large(self) -> bool:
+        """Whether translating it would take too long: it is interpreted."""
+        return sum(len(code) for _, code in self.code) > MOST_TRANSLATED
+
+    @property
     def is_placed(self) -> bool:
         """Whether the code is another one at another address."""
         return False
@@ -82,6 +92,7 @@ class BaseKernels(ABC, Generic[KernelT]):
         self._jit = jit
         self._lock = threading.Lock()
         self._known: dict[tuple[int, Variant], KernelT] = {}
+        self.stop: Callable[[], bool] = lambda: False  # of the launch at hand
 
     # --- what differs
 
@@ -120,7 +131,9 @@ class BaseKernels(ABC, Generic[KernelT]):
             return fresh
 
     def fetch(self, address: int, size: int) -> bytes:
-        """Code bytes; PageFault."""
+        """Code bytes, as decoding asks for them page by page; PageFault, Stopped."""
+        if self.stop():
+            raise Stopped
         self._memory.check(address, size, "execute")
         return ctypes.string_at(address, size)
 

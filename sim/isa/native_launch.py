@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from hcq.errors import SimFault
 from sim.isa import state
-from sim.isa.executor import BaseExecutor, ExecutionFault
+from sim.isa.executor import BaseExecutor, ExecutionFault, aborted
 from sim.isa.launch import SharedRecord, ThreadMemory
 from sim.memory import PageFault
 
@@ -59,7 +59,7 @@ class NativeLaunch(ABC, Generic[KernelT, ThreadT]):
 
     @abstractmethod
     def translate_more(self, target: int) -> None:
-        """Make the code that a wave asked for by its JUMP word; PageFault."""
+        """Make the code that a wave asked for by its JUMP word; PageFault, ExecutionFault."""
 
     @abstractmethod
     def fault_of(self, record: ThreadT) -> ExecutionFault:
@@ -146,8 +146,7 @@ class NativeLaunch(ABC, Generic[KernelT, ThreadT]):
         return False
 
     def _abort(self) -> None:
-        text = f"the kernel at {self._code:#x} was stopped"
-        self._end(self.fault("aborted", self._code, "", self._code, text))
+        self._end(aborted(self.fault, self._code))
 
     def _end(self, error: ExecutionFault) -> None:
         self._errors.append(error)
@@ -161,5 +160,8 @@ class NativeLaunch(ABC, Generic[KernelT, ThreadT]):
                 self.translate_more(target)
             except PageFault as fault:
                 self._end(self.fault("memory", fault.address, "execute", target, str(fault)))
+                return False
+            except ExecutionFault as fault:
+                self._end(fault)
                 return False
         return True

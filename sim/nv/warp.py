@@ -67,6 +67,8 @@ class WarpFault(ExecutionFault):
 class Executor(BaseExecutor[Launch]):
     """Executes launches of one simulated GPU. run() raises WarpFault."""
 
+    fault = WarpFault
+    kernels: Kernels
     wave = "warp"
     launch = "launch"
 
@@ -86,7 +88,11 @@ class Executor(BaseExecutor[Launch]):
 
     def run_native(self, launch: Launch, stop: Callable[[], bool]) -> None:
         """Run translated code; WarpFault."""
-        _Run(self, launch, stop).run()
+        run = _Run(self, launch, stop)
+        if run.is_large:
+            self.run_interpreted(launch, stop)
+        else:
+            run.run()
 
     def run_interpreted(self, launch: Launch, stop: Callable[[], bool]) -> None:
         """Run in the interpreter; WarpFault."""
@@ -94,6 +100,7 @@ class Executor(BaseExecutor[Launch]):
 
         try:
             kernel = self.kernels.at(launch.code, launch.sm)
+            check_registers(kernel, launch)
             check_constants(kernel, launch)
             counts = interpret.run_grid(self.memory, launch, self.lanes(launch.block), stop)
         except interpret.BadAccess as bad:
@@ -101,6 +108,17 @@ class Executor(BaseExecutor[Launch]):
         except interpret.Stopped as stopped:
             raise WarpFault("aborted", launch.code, "", launch.code, str(stopped)) from None
         self.count(*counts)
+
+
+def check_registers(kernel: Kernel, launch: Launch) -> None:
+    """WarpFault if the code names registers that the launch does not allocate."""
+    have, used, code = launch.registers, kernel.register_count, launch.code
+    if used > have:
+        raise WarpFault(
+            "illegal", code, "execute", code,
+            f"the kernel at {code:#x} uses R{used - 1}, but the launch allocates {have} "
+            "registers",
+        )  # fmt: skip
 
 
 def check_constants(kernel: Kernel, launch: Launch) -> None:
@@ -134,9 +152,14 @@ class _Run(NativeLaunch[Kernel, ThreadRecord]):
         self._shared = executor.launch_record
         self._shared.prepare(launch, self._lanes, max(launch.registers, 1))
 
+    @property
+    def is_large(self) -> bool:
+        """Whether the code is rather interpreted."""
+        return self._kernel.is_large
+
     def run(self) -> None:
         """Run to the end; WarpFault."""
-        self._check_registers()
+        check_registers(self._kernel, self._shape)
         check_constants(self._kernel, self._shape)
         self._copy_banks()
         self._translate(self._lanes.kinds)
@@ -147,21 +170,17 @@ class _Run(NativeLaunch[Kernel, ThreadRecord]):
         record.prepare(self._shape, self._shared, self._memory.table_pointer, self._library)
 
     def translate_more(self, target: int) -> None:
-        """Lanes parted or met for the first time, or went to code not translated yet. PageFault."""
+        """Lanes parted or met for the first time, or went to code not translated yet.
+
+        PageFault, WarpFault.
+        """
         if target != WANTS_PART:
             self._memory.check(target, 16, "execute")
             targets = {target - self._shape.code, *self._branch_table()}
             self._kernel = self._kernels.add_targets(self._kernel, targets)
+            check_registers(self._kernel, self._shape)
+            check_constants(self._kernel, self._shape)
         self._translate(frozenset({True, False}))
-
-    def _check_registers(self) -> None:
-        have, used, code = self._shape.registers, self._kernel.register_count, self._shape.code
-        if used > have:
-            raise WarpFault(
-                "illegal", code, "execute", code,
-                f"the kernel at {code:#x} uses R{used - 1}, but the launch allocates {have} "
-                "registers",
-            )  # fmt: skip
 
     def _copy_banks(self) -> None:
         try:
