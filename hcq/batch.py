@@ -44,6 +44,12 @@ class Batch:
     """
 
     def __init__(self, device: BatchDevice) -> None:
+        if not hasattr(device, "bind"):
+            raise QueueError(
+                f"a batch is made for a device, not for {type(device).__name__}",
+                facts={"given": repr(device)},
+                hint="give an open device: Batch(device)",
+            )
         self.device = device
         self.slots: dict[str, Slot] = {}
         self.patches: tuple[Patch, ...] = ()

@@ -175,6 +175,15 @@ class Builder:
         if size < 0:
             raise FieldError(f"{verb} size {size} is negative", facts={"queue": self.name})
 
+    def _mask(self, mask: int) -> None:
+        """Refuse what poll() cannot compare under."""
+        if not isinstance(mask, int):
+            raise QueueError(
+                f"poll: a mask is a number, not {type(mask).__name__}",
+                facts={"queue": self.name, "verb": "poll", "given": repr(mask)},
+            )
+        word32(mask, "poll mask")
+
     def _words_fit(self, words: Sequence[int]) -> None:
         """Refuse what write() cannot store."""
         # Bytes are a sequence of numbers too, but nobody means a word by each of them.

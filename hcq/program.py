@@ -7,8 +7,10 @@ so that a launch like the last one costs a comparison.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hcq.errors import LaunchError
+from hcq.errors import CodeObjectError, LaunchError
 from hcq.queue import check_axes
+
+_INTS = frozenset((int,))
 
 
 def check_program(program: Any, call: str) -> None:
@@ -21,6 +23,16 @@ def check_program(program: Any, call: str) -> None:
         )
 
 
+def check_entry(entry: Any) -> None:
+    """CodeObjectError for what is no kernel's name."""
+    if not isinstance(entry, str):
+        raise CodeObjectError(
+            f"a kernel is named by a text, not by {type(entry).__name__}",
+            facts={"given": repr(entry)},
+            hint='such as device.load(image, "vector_add")',
+        )
+
+
 class BaseProgram:
     """A kernel that lies in GPU memory at `address`; `free` gives its code's memory back."""
 
@@ -28,6 +40,7 @@ class BaseProgram:
         self.name = name
         self.arch = arch  # of the chip; it has a name
         self.address = address
+        self.device: Any = None  # that loaded it
         self._free = free
         self._passed: Any = None  # the last grid and block that were checked
         self._limits: dict[tuple[int, ...], Sequence[int]] = {}  # largest grids by block
@@ -70,7 +83,7 @@ class BaseProgram:
 
     def check_launch(self, grid: Sequence[Any], block: Sequence[int]) -> None:
         """LaunchError with value and limit."""
-        if (grid, block) == self._passed:
+        if self._has_passed(grid, block):
             return
         check_axes(self.name, grid, block)
         if not self.address:
@@ -81,6 +94,12 @@ class BaseProgram:
             if isinstance(size, int) and not 0 <= size <= limits[axis]:
                 raise self._over_grid(axis, size, block)
         self._passed = tuple(grid), tuple(block)
+
+    def _has_passed(self, grid: Any, block: Any) -> bool:
+        # Only of tuples of ints: 1.0 equals 1 too, and what else there is compares as it likes.
+        if not isinstance(grid, tuple) or not isinstance(block, tuple):
+            return False
+        return (grid, block) == self._passed and _INTS.issuperset(map(type, grid + block))
 
     def limits(self, block: tuple[int, ...]) -> Sequence[int]:
         """The largest grid on each axis; LaunchError for a block outside its own limits."""

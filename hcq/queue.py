@@ -158,6 +158,16 @@ def check_axes(kernel: str, grid: Any, block: Any) -> None:
             )
 
 
+def check_known(kernel: str, grid: Sequence[Any]) -> None:
+    """LaunchError for the size of a grid that only a batch knows, at submit."""
+    if any(isinstance(size, Slot | Formula) for size in grid):
+        raise LaunchError(
+            f"kernel {kernel}: a slot in a grid has no value before a batch is submitted",
+            facts={"kernel": kernel, "grid": repr(grid)},
+            hint="lay down arguments with batch.arguments()",
+        )
+
+
 def plain(words: Sequence[Word]) -> list[int]:
     """Words that hold no formula."""
     return [word for word in words if isinstance(word, int)]

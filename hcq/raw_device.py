@@ -16,12 +16,12 @@ from hcq.arguments_ring import ArgumentRing
 from hcq.buffers import Buffers, Statistics
 from hcq.builder import check_queue
 from hcq.copies import Copies, check_buffer
-from hcq.errors import BufferUseError, HcqError, QueueError
+from hcq.errors import BufferUseError, HcqError, LaunchError, QueueError
 from hcq.interrupt import unbroken
 from hcq.memory import Buffer
 from hcq.opening import check_settings
 from hcq.program import check_program
-from hcq.queue import COMPUTE
+from hcq.queue import COMPUTE, check_known
 from hcq.timeline import TIME_OFFSET, Signal
 from hcq.work import Work
 
@@ -265,10 +265,21 @@ class RawDevice:
         parameter give 3.0, not 3.
         """
         check_program(program, "arguments")
+        self._check_loaded(program)
         if grid is not None and block is not None:
             # Here already: a block of arguments is only given back by a submission.
             program.check_launch(grid, block)
+            check_known(program.name, grid)
         return self._lay_down(program, values, grid, block)
+
+    def _check_loaded(self, program: Any) -> None:
+        if program.device is not self:
+            raise LaunchError(
+                f"{self.name}: kernel {program.name} was loaded on {program.device!r}",
+                device=self.name,
+                facts={"kernel": program.name, "loaded_on": program.device, "given_to": self},
+                hint="load it on each device that runs it",
+            )
 
     @unbroken
     def launch(

@@ -68,7 +68,7 @@ class Work:
 
     def queue(self, kind: str, name: str = "") -> Any:
         """A new queue to build."""
-        if kind not in self.queues:
+        if not isinstance(kind, str) or kind not in self.queues:
             raise QueueError(f"no queue kind {kind!r}", facts={"kinds": ", ".join(self.queues)})
         return self.queues[kind](self.arch, name)
 

@@ -17,7 +17,7 @@ from hcq.amd.kfd import ENGINE_ID_VERSION, Allocation, Kfd
 from hcq.amd.topology import Node
 from hcq.bits import align
 from hcq.buffers import view_of
-from hcq.builder import Builder
+from hcq.builder import Builder, check_queue
 from hcq.errors import QueueError
 from hcq.host import PAGE, Region
 from hcq.interrupt import Lock
@@ -117,6 +117,7 @@ class Channel:
 
     def check(self, queue: Builder) -> None:
         """QueueError for a queue of the other kind, or one whose words are not all known."""
+        check_queue(queue, "submit")
         queue.check_kind(self.kind)
         queue.check_target(self._arch)
         queue.check_known()

@@ -25,6 +25,7 @@ from hcq.interrupt import unbroken
 from hcq.ioctl_defs import kfd
 from hcq.memory import Buffer
 from hcq.opening import check_start, choose, opening
+from hcq.program import check_entry
 from hcq.queue import COPY
 from hcq.raw_device import RawDevice
 
@@ -153,7 +154,10 @@ class Device(RawDevice):
     @unbroken
     def load(self, image: bytes, entry: str) -> Program:
         """Upload a code object; CodeObjectError before anything is, OutOfMemory for its needs."""
-        return self.loader.load(image, entry)
+        check_entry(entry)
+        program = self.loader.load(image, entry)
+        program.device = self
+        return program
 
     def _lay_down(
         self,

@@ -91,6 +91,7 @@ class ComputeQueue(_Queue):
     def poll(self, address: Number, value: int, mask: int = WORD_MASK) -> Self:
         """Go on once the word at address, under mask, equals value."""
         self._address("poll", address, 4)
+        self._mask(mask)
         return self._packet(*pm4.wait_memory(address, pm4_defs.WAIT_EQUAL, value, mask))
 
     def interrupt(self, slot: int, event: int) -> Self:
@@ -154,6 +155,7 @@ class CopyQueue(_Queue):
     def poll(self, address: Number, value: int, mask: int = WORD_MASK) -> Self:
         """Go on once the word at address, under mask, equals value."""
         self._address("poll", address, 4)
+        self._mask(mask)
         return self._packet(*sdma.poll_memory(address, sdma_defs.POLL_EQUAL, value, mask))
 
     def interrupt(self, slot: int, event: int) -> Self:

@@ -13,6 +13,7 @@ from typing import Any
 
 from hcq.bits import align
 from hcq.buffers import view_of
+from hcq.builder import check_queue
 from hcq.errors import DeviceOpenError, QueueError
 from hcq.interrupt import Lock
 from hcq.ioctl_defs import nv_ctrl, nv_escape, nv_rm
@@ -187,6 +188,7 @@ class Channel:
 
     def check(self, queue: Any) -> None:
         """QueueError for a queue of another kind, or whose words are not all known."""
+        check_queue(queue, "submit")
         queue.check_kind(self.kind)
         queue.check_target(self.gpu.arch)
         queue.check_known()

@@ -24,6 +24,7 @@ from hcq.nv.queue import ComputeQueue
 from hcq.nv.sizes import LaunchSizes
 from hcq.nv.work import AnyQueue, NvWork
 from hcq.opening import check_start, choose, opening
+from hcq.program import check_entry
 from hcq.queue import COMPUTE
 from hcq.raw_device import RawDevice
 
@@ -129,6 +130,7 @@ class Device(RawDevice):
     def load(self, image: bytes, entry: str) -> Program:
         """Upload a cubin; CodeObjectError before anything is, OutOfMemory for its needs."""
         self.work.usable()
+        check_entry(entry)
         cubin = Cubin(image, entry, self.arch)
 
         def make(address: int) -> Program:
@@ -139,6 +141,7 @@ class Device(RawDevice):
             return program
 
         program = self._code.upload(cubin.size, make)
+        program.device = self
         queue = ComputeQueue(self.arch).acquire_code()
         with self.work.lock:
             self.work.run_first(COMPUTE, queue.words)

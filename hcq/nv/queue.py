@@ -71,8 +71,8 @@ class _Queue(Builder):
     def poll(self, address: Number, value: int, mask: int = WORD_MASK) -> Self:
         """Go on once the word at address, under mask, equals value: all bits, or one bit."""
         self._address("poll", address, 4)
+        self._mask(mask)
         word32(value, "poll value")
-        word32(mask, "poll mask")
         operation, payload = Operation.ACQUIRE, value
         if mask != WORD_MASK:
             if mask & (mask - 1) or mask == 0 or value not in (0, mask):
