@@ -1,7 +1,7 @@
 """hcq-dump cat of NVIDIA words: pushbuffers.
 
 Words are worked out from the class headers: clc56f.h, clc86f.h (host), clcbc0.h
-(compute), clc8b5.h (copy), clc7c0qmd.h, clcbc0qmd.h, clcdc0qmd.h (launch records).
+(compute), clc8b5.h (copy).
 """
 
 import json
