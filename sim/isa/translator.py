@@ -75,8 +75,19 @@ entry:
         self.emitter.line(f"store i64 {less}, ptr %budgetp")
         return less
 
-    def leave(self, resume: int, status: int) -> None:
-        """Return to the scheduler, to go on at `resume`."""
+    def is_spent(self) -> str:
+        """Take one from the budget. What follows is for when it is used up, and leaves.
+
+        Gives the label of what is for when it is not.
+        """
+        out = self.emitter.effect(f"icmp sle i64 {self.spend()}, 0")
+        name = out[1:]
+        self.emitter.line(f"br i1 {out}, label %yield_{name}, label %stay_{name}")
+        self.emitter.label(f"yield_{name}", follows=True)
+        return f"stay_{name}"
+
+    def leave(self, resume: int | str, status: int) -> None:
+        """Return to the scheduler, to go on at `resume`, a place or an i32."""
         self.emitter.line(f"store i32 {resume}, ptr %resumep")
         self.emitter.line(f"ret i32 {status}")
 

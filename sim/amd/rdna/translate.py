@@ -166,12 +166,15 @@ unknown:
         emitter = self.emitter
         entry = emitter.effect("load i64, ptr %codep")
         distance = emitter.effect(f"sub i64 {target}, {entry}")
+        offset = emitter.effect(f"trunc i64 {distance} to i32")
+        stay = self.is_spent()
+        self.leave(offset, state.RUN)
+        emitter.label(stay, follows=True)
         unknown = f"unknown_{distance[1:]}"
         starts = cases(self.program.blocks, 64)
         emitter.line(f"switch i64 {distance}, label %{unknown} [ {starts} ]")
         emitter.label(unknown)
         emitter.line(f"store i64 {target}, ptr %jumpp")
-        offset = emitter.effect(f"trunc i64 {distance} to i32")
         emitter.line(f"store i32 {offset}, ptr %resumep")
         emitter.line(f"ret i32 {state.JUMPED}")
 

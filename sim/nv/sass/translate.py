@@ -155,19 +155,26 @@ apartagain:
 
     def _look_up(self, target: int) -> None:
         """Over a backward branch the warp may yield."""
-        emitter = self.emitter
-        out = emitter.effect(f"icmp sle i64 {self.spend()}, 0")
-        name = out[1:]
-        emitter.line(f"br i1 {out}, label %yield_{name}, label %stay_{name}")
-        emitter.label(f"yield_{name}", follows=True)
+        stay = self.is_spent()
         if self.full:
             self.leave(target, state.RUN)
         else:
             self.stand_at(str(target))
-            place = emitter.effect(f"getelementptr i8, ptr %w, i64 {4 * frame.ROTATE}")
-            emitter.line(f"store i32 1, ptr {place}")
-            self.leave(frame.DISPATCH, state.RUN)
-        emitter.label(f"stay_{name}", follows=True)
+            self._give_way()
+        self.emitter.label(stay, follows=True)
+
+    def _look_up_standing(self) -> None:
+        """The same where the lanes stand at places that are not known here."""
+        stay = self.is_spent()
+        self._give_way()
+        self.emitter.label(stay, follows=True)
+
+    def _give_way(self) -> None:
+        """Return; lanes that stand elsewhere are to run next."""
+        emitter = self.emitter
+        place = emitter.effect(f"getelementptr i8, ptr %w, i64 {4 * frame.ROTATE}")
+        emitter.line(f"store i32 1, ptr {place}")
+        self.leave(frame.DISPATCH, state.RUN)
 
     def stand_at(self, place: str, bits: str | None = None) -> None:
         """The lanes that run (or `bits`) will go on at an i32 place."""
@@ -289,10 +296,12 @@ apartagain:
         if own(condition).text != "true":
             there = own(condition.select(offsets, registers.constant(U32, after)))
             self.stand(there.spread().text)
+            self._look_up_standing()
             self.apart()
             return
         self.stand(offsets.spread().text)
         if not self.full:
+            self._look_up_standing()
             emitter.line("br label %choose")
             return
         first = emitter.effect(f"extractelement <32 x i32> {offsets.spread().text}, i64 0")
@@ -304,6 +313,9 @@ apartagain:
         emitter.label(f"scattered_{name}", follows=True)
         self.apart()
         emitter.label(f"together_{name}", follows=True)
+        stay = self.is_spent()
+        self.leave(first, state.RUN)
+        emitter.label(stay, follows=True)
         starts = cases(self.program.blocks)
         emitter.line(f"switch i32 {first}, label %unknown_{name} [ {starts} ]")
         emitter.label(f"unknown_{name}", follows=True)
