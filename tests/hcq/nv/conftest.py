@@ -93,6 +93,39 @@ def sources():
     return SOURCES
 
 
+@pytest.fixture
+def asked(monkeypatch):
+    """asked(sim): a list of the calls from now on: (name, number, bytes of the parameters).
+
+    The number is the class, control or object that the call is about.
+    """
+    from hcq.ioctl_defs import nv_escape
+
+    def parameters(address, size):
+        return bytes(nv_escape.ffi.buffer(nv_escape.ffi.cast("uint8_t *", address), size))
+
+    def listen(sim):
+        calls = []
+        ioctl = sim.ioctl
+
+        def noted(fd, call, args):
+            number, data = getattr(args, "hChannel", 0), b""
+            if call is nv_escape.RM_ALLOC:
+                number = args.hClass
+                data = parameters(args.pAllocParms, args.paramsSize) if args.paramsSize else b""
+            elif call is nv_escape.RM_CONTROL:
+                number, data = args.cmd, parameters(args.params, args.paramsSize)
+            elif call is nv_escape.RM_FREE:
+                number = args.hObjectOld
+            calls.append((call.name, number, data))
+            return ioctl(fd, call, args)
+
+        monkeypatch.setattr(sim, "ioctl", noted)
+        return calls
+
+    return listen
+
+
 @functools.cache
 def placed(name, chip="sm_90", address=0x10_0000_0000):
     """A program as it would be loaded at an address, without a device."""

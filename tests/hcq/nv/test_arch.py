@@ -29,6 +29,14 @@ def test_classes_are_chosen_from_what_the_driver_offers(chip):
 
 
 @pytest.mark.row("NV-05")
+@pytest.mark.parametrize("version", [0xA04, 0xC00])
+def test_consumer_blackwell_is_one_row_under_both_of_its_versions(version):
+    # 10.4 is the resource manager's count of generations, 12.0 the compute capability.
+    assert arch_of(version, []).name == "sm_120"
+    assert arch_of(version, []).compute_class == 0xCEC0
+
+
+@pytest.mark.row("NV-05")
 @pytest.mark.parametrize(
     ("version", "name"),
     [(0x806, "sm_86"), (0x900, "sm_90"), (0xA00, "sm_100"), (0xA04, "sm_120"), (0xC00, "sm_120"),

@@ -8,7 +8,8 @@ from hcq import nv
 from hcq.errors import DeviceLost, GpuFault, GpuTimeout
 from hcq.faults import Scene
 from hcq.ioctl_defs import nv_ctrl, nv_escape
-from hcq.nv.faults import Details, MmuFault, Notice, SmError, failure
+from hcq.nv.faults import Details, MmuFault, Notice, SmError, _sm_errors, failure
+from hcq.nv.gpu import Shape
 from hcq.settings import Context
 
 ONE = (1, 1, 1)
@@ -229,6 +230,67 @@ def test_off_the_bus_only_a_reboot_helps(machine):
         device.synchronize()
     assert later.value.hint == "reboot; the kernel log (dmesg) says more"
     device.close()
+
+
+# Which channel, which SM.
+
+
+def notify(channel, number, nanoseconds):
+    """An error in a channel's notifier, as the kernel writes it."""
+    channel.notices.write64(0, nanoseconds)
+    channel.notices.write32(8, number)
+    channel.notices.write16(14, 0xFFFF)
+
+
+@pytest.mark.row("NV-20")
+@pytest.mark.refusal
+def test_the_channel_that_failed_is_told_not_those_that_fell_with_it(machine):
+    _, device = start(machine)
+    device.synchronize()
+    notify(device.channels["copy"], 45, 1)  # earlier, but only what followed
+    notify(device.channels["compute"], 31, 9)
+    with pytest.raises(GpuFault) as caught:
+        device.synchronize()
+    assert (caught.value.facts["error"], caught.value.facts["channel"]) == (31, "compute0")
+    device.close()
+
+
+@pytest.mark.row("NV-20")
+@pytest.mark.refusal
+def test_of_equal_errors_the_running_queues_is_told_else_the_first(machine):
+    _, device = start(machine)
+    device.synchronize()
+    notify(device.channels["compute"], 31, 9)
+    notify(device.channels["copy"], 31, 1)
+    with pytest.raises(GpuFault) as caught:
+        device.synchronize()
+    assert (caught.value.facts["channel"], caught.value.facts["time_ns"]) == ("copy0", 1)
+    device.close()
+
+
+class ManySms:
+    """A GPU whose SM 131 of 132 met an error; the questions are kept."""
+
+    def __init__(self):
+        self.shape = Shape(0x900, 64, 3, 22, 2)
+        self.rm = self
+        self.asked = []
+
+    def optional(self, handle, control, **fields):
+        first, count = fields["startingSM"], fields["numSMsToRead"]
+        self.asked.append((first, count))
+        found = control.args()
+        if first <= 131 < first + count:
+            state = found.smErrorStateArray[131 - first]
+            state.hwwWarpEsr, state.hwwWarpEsrPc64, state.hwwEsrAddr = 0x0F, 0x12340, 0x99
+        return found
+
+
+@pytest.mark.row("NV-20")
+def test_every_sm_is_asked_a_hundred_in_a_call():
+    gpu = ManySms()
+    assert _sm_errors(gpu, 1, 2) == [SmError(131, 0x0F, 0x12340, 0x99)]
+    assert gpu.asked == [(0, 100), (100, 32)]
 
 
 # Sentences.

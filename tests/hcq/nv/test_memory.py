@@ -3,7 +3,7 @@
 import pytest
 
 from hcq import nv
-from hcq.errors import OutOfMemory, QueueError
+from hcq.errors import IoctlError, OutOfMemory, QueueError
 from hcq.ioctl_defs import nv_escape
 
 
@@ -40,6 +40,35 @@ def test_large_video_memory_takes_pages_of_2_mib(machine, size, unit):
     buffer = device.allocate(size)
     assert buffer.address % unit == 0
     assert buffer.owner.size % unit == 0
+    device.close()
+
+
+@pytest.mark.row("NV-03")
+@pytest.mark.refusal
+@pytest.mark.parametrize("status", [0x1A, 0x51])  # INSUFFICIENT_RESOURCES, NO_MEMORY
+def test_a_kernel_that_has_nothing_left_is_out_of_memory(machine, status):
+    sim = machine("sm_90")
+    device = nv.open(0)
+    sim.answer(0x40, status)
+    with pytest.raises(OutOfMemory, match="4096 bytes of video memory cannot be had") as caught:
+        device.allocate(4096)
+    assert (device.stats.retries, device.stats.failures) == (1, 1)
+    assert f"({status:#x})" in caught.value.facts["reason"]
+    sim.nvidia.rm.answers.clear()
+    sim.answer(0x40, status, 1)  # once: the second try has it
+    assert device.allocate(4096).size == 4096
+    device.close()
+
+
+@pytest.mark.row("NV-03")
+@pytest.mark.refusal
+def test_what_is_no_shortage_is_told_as_it_is_and_not_tried_again(machine):
+    sim = machine("sm_90")
+    device = nv.open(0)
+    sim.answer(0x40, 0x1B)
+    with pytest.raises(IoctlError, match=r"INSUFFICIENT_PERMISSIONS \(0x1b\)"):
+        device.allocate(4096)
+    assert (device.stats.retries, device.stats.failures) == (0, 0)
     device.close()
 
 

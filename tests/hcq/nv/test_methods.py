@@ -285,6 +285,30 @@ def test_without_chaining_every_launch_is_sent(placed):
     assert queue.words[: queue.method_count].count(0x200120AD) == 3
 
 
+@pytest.mark.row("NV-13")
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda queue: queue.signal(CELL, 1).barrier(),
+        lambda queue: queue.wait(CELL, 1).barrier(),
+        lambda queue: queue.barrier().wait(CELL, 1),
+        lambda queue: queue.barrier().signal(CELL, 1),
+        lambda queue: queue.write(CELL, [1]).barrier(),
+        lambda queue: queue,
+    ],
+    ids=["signal-barrier", "wait-barrier", "barrier-wait", "barrier-signal", "write", "nothing"],
+)
+def test_a_chain_ends_where_anything_but_a_barrier_comes_between(placed, between):
+    queue = compute()
+    queue.chained = True
+    program = placed("bump")
+    between(queue.launch(program, ARGUMENTS, (1, 1, 1), (1, 1, 1)))
+    queue.launch(program, ARGUMENTS, (1, 1, 1), (1, 1, 1))
+    queue.seal()
+    assert queue.words[: queue.method_count].count(0x200120AD) == 2  # both are sent
+    assert [record[11] & 0x2 for record in queue.records] == [0, 0]
+
+
 def test_a_zero_grid_launches_nothing(placed):
     queue = compute().launch(placed("add"), ARGUMENTS, (0, 1, 1), (64, 1, 1))
     assert (queue.words, queue.records) == ([], [])

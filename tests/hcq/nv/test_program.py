@@ -35,6 +35,18 @@ def test_bank_0_holds_sizes_windows_stack_and_parameters(placed, chip):
     assert len(bank) == base + 32
 
 
+@pytest.mark.row("NV-08")
+@pytest.mark.parametrize(
+    ("chip", "offset", "end", "size"),
+    [("sm_86", 0x114, 0x120, 0), ("sm_90", 0x114, 0x68, 1024), ("sm_100", 0x16C, 0x278, 1024),
+     ("sm_120", 0x16C, 0x278, 1024)],
+)  # fmt: skip
+def test_bank_0_tells_what_the_system_keeps_of_shared_memory(placed, chip, offset, end, size):
+    bank = placed("add", chip).bank([1, 2, 3, 4])
+    assert struct.unpack_from("<I", bank, offset) == (size,)
+    assert struct.unpack_from("<I", bank, end) == (size,)
+
+
 @pytest.mark.parametrize("chip", ["sm_90"])
 def test_a_batch_lays_down_the_same_bank_without_sizes(placed, chip):
     program = placed("add", chip)

@@ -49,6 +49,39 @@ def test_a_part_of_the_pushbuffer_that_was_not_read_is_not_written_over(machine,
     device.close()
 
 
+@pytest.mark.row("NV-12")
+@pytest.mark.refusal
+def test_a_pushbuffer_is_filled_to_its_last_byte_and_no_further(machine):
+    machine("sm_90")
+    device = nv.open(0)
+    channel = device.channels["compute"]
+    flag = device.allocate(16, host=True, uncached=True, zero=True)
+    device.synchronize()
+    first = channel._head
+    device.submit(device.queue("compute").poll(flag.address, 1))
+    held = channel._push_view.read(first, 256)
+
+    class FullError(Exception):
+        pass
+
+    def full(*_):
+        raise FullError
+
+    def fill(count):  # 256 bytes hold a wait, a signal and one word; this many more
+        while True:
+            device.submit(device.queue("compute").write(flag.address, [0] * count))
+
+    channel.wait_for_space = full
+    for count in (961, 1):  # pieces of 4096 bytes, then of 256
+        with pytest.raises(FullError):
+            fill(count)
+    assert channel._head - first == 2 << 20
+    assert channel._push_view.read(first, 256) == held
+    channel.wait_for_space = None
+    flag.region.write32(0, 1)
+    device.close()
+
+
 @pytest.mark.row("NV-11")
 def test_the_ring_of_entries_wraps(machine):
     machine("sm_90")
@@ -60,6 +93,24 @@ def test_the_ring_of_entries_wraps(machine):
     device.wait_signal(signal, 4999)
     assert channel.put > 4096
     assert channel.used <= 1
+    device.close()
+
+
+@pytest.mark.row("NV-11")
+def test_queues_past_the_timeline_count_in_a_cell_of_their_own(machine):
+    machine("sm_90")
+    device = nv.open(0)
+    channel = device.channels["compute"]
+    flag = device.allocate(16, host=True, uncached=True, zero=True)
+    for _ in range(3):
+        channel.submit(device.queue("compute").barrier())
+    device.wait_signal(channel._progress, 3)
+    assert channel.used == 0
+    channel.submit(device.queue("compute").poll(flag.address, 1))
+    assert channel.used == 1  # the fourth is not done for what the others signaled
+    flag.region.write32(0, 1)
+    device.wait_signal(channel._progress, 4)
+    assert channel.used == 0
     device.close()
 
 
