@@ -22,6 +22,7 @@ from sim.nv.sass.interpret import Block as Shared
 from sim.nv.sass.interpret import Warp, execute
 from sim.nv.sass.launch import LaunchRecord, ThreadRecord, shared_size
 from sim.nv.sass.translate import Translator
+from sim.nv.warp import ACCESS, KINDS
 
 LANES = 32
 ALWAYS = Operand("pred", 7)
@@ -29,6 +30,18 @@ BANK_BYTES = 0x1000
 LOCAL_WORDS = 16
 ROOM = 0x1000  # bytes of global memory
 NUMBERS = count()
+
+
+class NativeFault(Exception):
+    """What native code was stopped for."""
+
+    def __init__(self, thread):
+        self.kind = KINDS[thread.get(state.FAULT)]
+        self.address = thread.get(state.FAULT_ADDRESS)
+        if self.kind == "misaligned":
+            self.address = thread.in_shared(self.address)
+        self.access = ACCESS[thread.get(state.FAULT_ACCESS)]
+        super().__init__(f"{self.access} of {self.kind} {self.address:#x}")
 
 
 class State:
@@ -144,7 +157,8 @@ class Machine:
         shared = np.frombuffer(thread.lds.view, np.uint32)[: len(before.shared)]
         shared[:] = before.shared
         function(thread.address, warp.address)
-        assert not thread.get(state.FAULT), hex(thread.get(state.FAULT_ADDRESS))
+        if thread.get(state.FAULT):
+            raise NativeFault(thread)
         after = self.drain(warp, before)
         after.shared[:] = shared
         self.read_memory(after)

@@ -126,28 +126,30 @@ try:
 
 
 def _lane_value(name: str, register: str, bits: int, width: int) -> str:
-    """%name: this lane's data, from one register or a pair."""
+    """%name: this lane's data, from one register or several, the low word first."""
     low = f"""  %{name}p = getelementptr i32, ptr {register}, i64 %at
-  %{name}{"" if bits == 32 else "lo"} = load i32, ptr %{name}p"""
+  %{name}{"" if bits == 32 else 0} = load i32, ptr %{name}p"""
     if bits == 32:
         return low
-    return f"""{low}
-  %{name}hp = getelementptr i8, ptr %{name}p, i64 {4 * width}
-  %{name}hi = load i32, ptr %{name}hp
-  %{name}l = zext i32 %{name}lo to i64
-  %{name}h = zext i32 %{name}hi to i64
-  %{name}s = shl i64 %{name}h, 32
-  %{name} = or i64 %{name}l, %{name}s"""
+    lines = [low, f"  %{name}sum0 = zext i32 %{name}0 to i{bits}"]
+    for word in range(1, bits // 32):
+        total = name if word == bits // 32 - 1 else f"{name}sum{word}"
+        lines.append(f"""  %{name}p{word} = getelementptr i8, ptr %{name}p, i64 {4 * width * word}
+  %{name}{word} = load i32, ptr %{name}p{word}
+  %{name}wide{word} = zext i32 %{name}{word} to i{bits}
+  %{name}up{word} = shl i{bits} %{name}wide{word}, {32 * word}
+  %{total} = or i{bits} %{name}sum{word - 1}, %{name}up{word}""")
+    return "\n".join(lines)
 
 
 def _put_lane(value: str, bits: int, width: int) -> str:
-    place = "  %rp = getelementptr i32, ptr %result, i64 %at\n"
+    place = "  %rp = getelementptr i32, ptr %result, i64 %at"
     if bits == 32:
-        return f"{place}  store i32 {value}, ptr %rp"
-    return f"""{place}  %vl = trunc i64 {value} to i32
-  store i32 %vl, ptr %rp
-  %vs = lshr i64 {value}, 32
-  %vh = trunc i64 %vs to i32
-  %rhp = getelementptr i8, ptr %rp, i64 {4 * width}
-  store i32 %vh, ptr %rhp"""
-
+        return f"{place}\n  store i32 {value}, ptr %rp"
+    lines = [place]
+    for word in range(bits // 32):
+        lines.append(f"""  %vs{word} = lshr i{bits} {value}, {32 * word}
+  %vw{word} = trunc i{bits} %vs{word} to i32
+  %rp{word} = getelementptr i8, ptr %rp, i64 {4 * width * word}
+  store i32 %vw{word}, ptr %rp{word}""")
+    return "\n".join(lines)

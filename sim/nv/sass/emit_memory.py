@@ -1,39 +1,18 @@
-"""Memory instructions as calls of the native library.
-
-A call gets pointers to registers' homes, so the code around it stays small: the address
-register, a base, the lanes, the data registers and the place in the code for faults.
-"""
+"""Memory instructions as calls of the native library: loads, stores, matrices and copies."""
 
 from __future__ import annotations
 
 from sim.isa import state
-from sim.isa.emitter import Emitter
-from sim.isa.library_calls import Extra, LibraryCalls
 from sim.isa.llvm_value import own
-from sim.isa.native import FUNCTION_AT
-from sim.isa.native_atomic import atomic_function
 from sim.isa.value import BOOL, I8, I16, I32, U8, U16, U32, U64, Value, where
-from sim.nv.sass import frame
-from sim.nv.sass.access import NANS, Access, is_indexed
-from sim.nv.sass.emit_registers import EmitRegisters
+from sim.nv.sass.access import Access, is_indexed
+from sim.nv.sass.emit_atomic import AtomicEmitter
 from sim.nv.sass.instruction import TRUE_PREDICATE, ZERO_REGISTER, Instruction, Operand
-from sim.nv.sass.memory_ops import AtomicOp, MemoryOp, atomic_of, describe
-
-KINDS = {"global": "global", "generic": "flat", "shared": "lds", "local": "scratch"}
+from sim.nv.sass.memory_ops import MemoryOp, describe
 
 
-class MemoryEmitter(LibraryCalls):
-    """Writes the memory instructions of one block.
-
-    Slots of staging: 0 address, 2 results, 3 loads, 4 data.
-    """
-
-    slot_bytes = 128
-    first_slot = 2
-
-    def __init__(self, emitter: Emitter, registers: EmitRegisters, extra: Extra) -> None:
-        super().__init__(emitter, extra)
-        self.registers = registers
+class MemoryEmitter(AtomicEmitter):
+    """Writes the memory instructions of one block."""
 
     def emit(self, instruction: Instruction) -> None:
         """One instruction of memory_ops; SimFault names what cannot be done."""
@@ -85,60 +64,6 @@ class MemoryEmitter(LibraryCalls):
         name = f"{place[0]}_store_{operation.bits}"
         self._move(x, (name, *place[1:]), self.registers.allowed_bits(x.guard), pointer)
 
-    def _data(self, x: Access, operand: Operand, count: int, slot: int) -> str:
-        """A pointer to the registers that an operand names; RZ is zeros."""
-        if operand.index == ZERO_REGISTER or operand.kind != "reg":
-            pointers = [
-                self.write_staging(slot + part, own(x.word(operand, part)))
-                for part in range(count)
-            ]
-            return pointers[0]
-        keys = [operand.index + part for part in range(count)]
-        self.registers.expose(keys)
-        return self.registers.home(keys[0])
-
-    # --- addresses
-
-    def _address(self, x: Access, operand: Operand, space: str) -> tuple[str, str, str]:
-        """(address kind, pointer to the address register, i64 base)."""
-        base = str(operand.value)
-        if operand.ubase is not None:
-            base = self._add(self._wide(x, operand.ubase), base)
-        if operand.base is None:
-            raise x.refuse("without an address register")
-        kind = KINDS[space]
-        if space == "local":
-            return self._local(operand, base)
-        is_short = space == "generic" and not operand.wide
-        if operand.base.index == ZERO_REGISTER or operand.scale != 1 or is_short:
-            value = own(x.word(operand.base) * operand.scale)
-            if space == "generic":
-                self.write_staging(1, own(x.number(U32, 0)))
-                return kind, self.write_staging(0, value), base
-            return ("saddr" if kind == "global" else kind), self.write_staging(0, value), base
-        if space == "global" and not operand.wide:
-            kind = "saddr"
-        keys = [operand.base.index + part for part in range(2 if operand.wide else 1)]
-        self.registers.expose(keys)
-        return kind, self.registers.home(keys[0]), base
-
-    def _local(self, operand: Operand, base: str) -> tuple[str, str, str]:
-        if operand.base is None or operand.base.index == ZERO_REGISTER:
-            return "scratch", "null", base
-        self.registers.expose([operand.base.index])
-        return "scratch", self.registers.home(operand.base.index), base
-
-    def _wide(self, x: Access, operand: Operand) -> str:
-        """A uniform register, or a pair of them, as i64."""
-        low = own(x.word(operand))
-        wide: Value = low.to(U64)
-        if operand.count == 2:
-            wide = wide | (x.word(operand, 1).to(U64) << 32)
-        return own(wide).text
-
-    def _add(self, a: str, b: str) -> str:
-        return a if b == "0" else self.emitter.pure(f"add i64 {a}, {b}")
-
     # --- constant banks
 
     def _constant(self, x: Access, operation: MemoryOp) -> None:
@@ -179,100 +104,6 @@ class MemoryEmitter(LibraryCalls):
                 down = 32 - operation.bits
                 value = (up.bits(I32) >> down).bits(U32) if operation.signed else up >> down
             x.write_word(x.results[0], part, value)
-
-    # --- atomics
-
-    def _atomic(self, x: Access, operation: MemoryOp) -> None:
-        atomic = atomic_of(x.instruction)
-        words = atomic.bits // 32
-        kind, register, base = self._address(x, x.data[0], operation.space)
-        if len(x.data) > 1:
-            first = self._data(x, x.data[1], words, 4)
-        else:
-            first = self.write_staging(4, own(x.number(U32, 1)))  # ATOMS.POPC.INC counts lanes
-        second = self._data(x, x.data[2], words, 6) if atomic.second else first
-        bits = self.registers.allowed_bits(x.guard)
-        emitter = self.emitter
-        function = self.function(f"{kind}_address")
-        lanes = emitter.effect(
-            f"call i32 {function}(ptr %t, ptr {register}, i64 {base}, i32 {bits}, "
-            f"i64 {atomic.bits // 8})"
-        )
-        if operation.space == "shared":
-            self._strict(x, lanes, bits)
-        self._call_atomic(x, atomic, lanes, (first, second))
-        if not atomic.cast:
-            for at in range(len(x.flag_results)):
-                x.write_flag(at, x.number(BOOL, 1))
-
-    def _call_atomic(
-        self, x: Access, atomic: AtomicOp, lanes: str, data: tuple[str, str]
-    ) -> None:
-        emitter, registers = self.emitter, self.registers
-        compare = None
-        if atomic.cast:
-            compare = self._typed(x, x.data[1], atomic.bits)
-        name, text = atomic_function(
-            atomic, emitter.width, atomic.second, emitter.declarations, NANS
-        )
-        self.extra(name, text)
-        kept = atomic.cast or (bool(x.results) and x.results[0].index != ZERO_REGISTER)
-        result = self.staging(2) if kept else "null"
-        emitter.line(
-            f"call void @{name}(ptr %t, i32 {lanes}, ptr {data[0]}, ptr {data[1]}, "
-            f"ptr {result}, i32 {_pc(x.instruction)})"
-        )
-        registers.forget_vectors()
-        if not kept:
-            return
-        before = [self.read_staging(2 + part) for part in range(atomic.bits // 32)]
-        if compare is None:
-            for part, word in enumerate(before):
-                x.write_word(x.results[0], part, word)
-            return
-        old: Value = before[0]
-        if atomic.bits == 64:
-            old = old.to(U64) | (before[1].to(U64) << 32)
-        won = old == compare
-        if not x.results:
-            x.write_flag(0, won)
-            return
-        for part in range(atomic.bits // 32):
-            x.write_word(x.results[0], part, won.to(U32) if not part else x.number(U32, 0))
-
-    def _typed(self, x: Access, operand: Operand, bits: int) -> Value:
-        low = x.word(operand)
-        return low if bits == 32 else low.to(U64) | (x.word(operand, 1).to(U64) << 32)
-
-    def _strict(self, x: Access, lanes: str, bits: str) -> None:
-        """Lanes outside shared memory are a fault at their offset."""
-        emitter = self.emitter
-        outside = emitter.effect(f"xor i32 {lanes}, {bits}")
-        fine = emitter.effect(f"icmp eq i32 {outside}, 0")
-        name = fine[1:]
-        emitter.line(f"br i1 {fine}, label %in_{name}, label %out_{name}")
-        emitter.label(f"out_{name}", follows=True)
-        emitter.declarations.add("declare i32 @llvm.cttz.i32(i32, i1)")
-        which = emitter.effect(f"call i32 @llvm.cttz.i32(i32 {outside}, i1 true)")
-        row = emitter.effect(f"getelementptr i8, ptr %t, i64 {state.ADDRESSES}")
-        place = emitter.effect(f"getelementptr i64, ptr {row}, i32 {which}")
-        address = emitter.effect(f"load i64, ptr {place}")
-        start_at = emitter.effect(f"getelementptr i8, ptr %t, i64 {state.LDS}")
-        start = emitter.effect(f"load i64, ptr {start_at}")
-        offset = emitter.effect(f"sub i64 {address}, {start}")
-        self.fault(x.instruction, state.FAULT_LDS, offset, state.WRITE)
-        emitter.line(f"br label %in_{name}")
-        emitter.label(f"in_{name}", follows=True)
-
-    def fault(self, instruction: Instruction, kind: int, address: str, access: int) -> None:
-        """Note a fault; the warp goes on to its next look."""
-        emitter = self.emitter
-        place = emitter.effect(f"getelementptr i8, ptr %t, i64 {FUNCTION_AT['FAULT']}")
-        function = emitter.effect(f"load ptr, ptr {place}")
-        emitter.line(
-            f"call void {function}(ptr %t, i64 {kind}, i64 {address}, i64 {access}, "
-            f"i32 {_pc(instruction)})"
-        )
 
     # --- matrices, copies, address spaces
 
@@ -315,44 +146,47 @@ class MemoryEmitter(LibraryCalls):
         return x.number(U32, 0).lane_id()
 
     def _copy(self, x: Access, operation: MemoryOp) -> None:
-        """Global to shared memory. It is done at once; waiting for it has nothing to do."""
-        everyone = x.guard
-        chosen = everyone
-        if x.flags and not (x.flags[0].index == TRUE_PREDICATE and not x.flags[0].inv):
-            chosen = x.flag(0) if everyone is None else everyone & x.flag(0)
-        kind, register, base = self._address(x, x.data[1], "global")
-        to = self._address(x, x.data[0], "shared")
-        if not x.has("ZFILL"):
-            bits = self.registers.allowed_bits(chosen)
-            place = (f"{kind}_load_{operation.bits}", register, base)
-            self._move(x, place, bits, self.staging(4))
-            place = (f"{to[0]}_store_{operation.bits}", *to[1:])
-            self._move(x, place, bits, self.staging(4))
-            return
-        self._filled_copy(x, operation, base, (chosen, everyone))
+        """Global to shared memory, zeros where the predicate does not hold.
 
-    def _filled_copy(
-        self, x: Access, operation: MemoryOp, base: str, lanes: tuple[Value | None, Value | None]
-    ) -> None:
-        """As many bytes at the end as the address says in its low bits are zeros."""
-        memory = x.data[1]
-        if memory.base is None or memory.base.index == ZERO_REGISTER:
-            raise x.refuse("without an address register")
-        size = operation.bits // 8
-        low = x.word(memory.base)
-        kept = size - (low & (size - 1))
+        It is done at once; waiting for it has nothing to do.
+        """
+        chosen = x.guard
+        if x.flags[0].index != TRUE_PREDICATE or x.flags[0].inv:
+            chosen = x.flag(0) if chosen is None else chosen & x.flag(0)
         for part in range(operation.count):
             self.write_staging(4 + part, own(x.number(U32, 0)))
-        register = self.write_staging(0, own(low & ~(size - 1)))
-        self.write_staging(1, own(x.word(memory.base, 1) if memory.wide else x.number(U32, 0)))
-        place = (f"global_load_{operation.bits}", register, base)
-        self._move(x, place, self.registers.allowed_bits(lanes[0]), self.staging(4))
-        for part in range(operation.count):
-            word = self.read_staging(4 + part)
-            self.write_staging(4 + part, own(word & kept_bytes(kept, part)))
+        if x.has("ZFILL"):
+            self._filled_load(x, operation, self.registers.allowed_bits(chosen))
+        else:
+            kind, register, base = self._address(x, x.data[1], "global")
+            place = (f"{kind}_load_{operation.bits}", register, base)
+            self._move(x, place, self.registers.allowed_bits(chosen), self.staging(4))
         kind, register, base = self._address(x, x.data[0], "shared")
         place = (f"{kind}_store_{operation.bits}", register, base)
-        self._move(x, place, self.registers.allowed_bits(lanes[1]), self.staging(4))
+        self._move(x, place, self.registers.allowed_bits(x.guard), self.staging(4))
+
+    def _filled_load(self, x: Access, operation: MemoryOp, bits: str) -> None:
+        """As many bytes at the end as the address says in its low bits are zeros."""
+        memory = x.data[1]
+        _, _, base = self._address(x, memory, "global")
+        if memory.base is None:
+            raise x.refuse("without an address register")
+        size = operation.bits // 8
+        whole: Value = x.word(memory.base).to(U64)
+        if memory.wide and memory.base.index != ZERO_REGISTER:
+            whole = whole | (x.word(memory.base, 1).to(U64) << 32)
+        low = x.word(memory.base) + memory.value
+        if memory.ubase is not None:
+            low = low + x.word(memory.ubase)
+        rest = low & (size - 1)
+        first = whole - rest.to(U64)
+        register = self.write_staging(0, own(first.to(U32)))
+        self.write_staging(1, own((first >> 32).to(U32)))
+        place = (f"global_load_{operation.bits}", register, base)
+        self._move(x, place, bits, self.staging(4))
+        for part in range(operation.count):
+            word = self.read_staging(4 + part)
+            self.write_staging(4 + part, own(word & kept_bytes(size - rest, part)))
 
     def _query(self, x: Access, _: MemoryOp) -> None:
         """Whether a generic address lies in a space."""
@@ -369,18 +203,6 @@ class MemoryEmitter(LibraryCalls):
         x.write_flag(0, spaces[name])
         x.write(where(spaces[name], x.number(U32, 1), 0))
 
-    # --- calls
-
-    def _move(self, x: Access, place: tuple[str, str, str], bits: str, data: str) -> None:
-        """Call a load or store (name, address register, base) for the lanes `bits`."""
-        name, register, base = place
-        pointer = self.function(name)
-        self.emitter.line(
-            f"call void {pointer}(ptr %t, ptr {register}, i64 {base}, i32 {bits}, ptr {data}, "
-            f"i32 {_pc(x.instruction)})"
-        )
-        self.registers.forget_vectors()
-
 
 def kept_bytes(kept: Value, part: int) -> Value:
     """The mask of a word of which the first `kept` bytes, counted from word 0, stay."""
@@ -388,7 +210,3 @@ def kept_bytes(kept: Value, part: int) -> Value:
     some = (kept.constant(U32, 1) << ((over.bits(U32) & 3) << 3)) - 1
     some = where(over > 3, 0xFFFF_FFFF, some)
     return where(over > 0, some, 0)
-
-
-def _pc(instruction: Instruction) -> int:
-    return frame.fault_place(instruction.address)

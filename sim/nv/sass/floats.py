@@ -128,13 +128,18 @@ def fmnmx3(x: Access) -> None:
 
 
 def least_or_greatest(x: Access, a: Value, b: Value, least: Value) -> Value:
+    """min where `least` holds, else max; with NAN a NaN wins over a number."""
+    return extreme(a, b, least, nan_wins=x.has("NAN"))
+
+
+def extreme(a: Value, b: Value, least: Value, *, nan_wins: bool = False) -> Value:
     """min where `least` holds, else max; -0 is below +0; NaNs are the canonical one."""
     nan = a.constant(a.type, float("nan"))
     nan = nan + 0.0  # the canonical one
     minus = a.bits(a.type.unsigned) >> (a.type.bits - 1) != 0
     below = (a < b) | ((a == b) & minus)
     result = where(below ^ ~least, a, b)
-    if x.has("NAN"):
+    if nan_wins:
         return where(a.is_nan() | b.is_nan(), nan, result)
     result = where(b.is_nan(), a, where(a.is_nan(), b, result))
     return where(a.is_nan() & b.is_nan(), nan, result)

@@ -124,6 +124,7 @@ NAMES: Mapping[str, Names] = {
         "F64.RN",
     ),
     "sharedatom": ("", "S32", "64", None, None, None, None, None),
+    "widesharedatom": ("", "S32", "64", None, "128", None, None, None),
     "cas": ("CAS", "CAST", None, "CAST.SPIN"),
     "cast": (None, "CAST", None, "CAST.SPIN"),
     "cctl": {0: "PF1", 1: "PF2", 2: "WB", 3: "IV", 5: "RS", 9: "PML2", 10: "DML2", 11: "RML2"},

@@ -19,8 +19,8 @@ def float_of(bits: Value, is_brain: bool) -> Value:
     return (bits.to(U32) << 16).bits(F32) if is_brain else bits.bits(F16)
 
 
-def _brain_nan(value: Value) -> Value:
-    """The bits of a F32 that came from a bfloat16 unchanged."""
+def brain_of_same(value: Value) -> Value:
+    """The bits (U16) of a F32 that came from a bfloat16 unchanged."""
     return where(value.is_nan(), 0x7FFF, value.bits(U32) >> 16).to(U16)
 
 
@@ -131,5 +131,5 @@ def hmnmx2(x: Access) -> None:
     results = []
     for a, b in _operands(x, 2):
         best = least_or_greatest(x, a, b, x.flag(0))
-        results.append(_brain_nan(best) if x.has("BF16_V2") else best.bits(U16))
+        results.append(brain_of_same(best) if x.has("BF16_V2") else best.bits(U16))
     pack(x, tuple(results))

@@ -12,7 +12,7 @@ from sim.nv.sass.access import Access
 from sim.nv.sass.instruction import ZERO_REGISTER, Operand
 from sim.nv.sass.interpret import LANES, BadAccess, SassValue, Warp, local_place
 from sim.nv.sass.launch import LOCAL_TOP
-from sim.nv.sass.memory_ops import MemoryOp, atomic_of, describe
+from sim.nv.sass.memory_ops import AtomicOp, MemoryOp, atomic_of, describe
 
 
 def access_memory(x: Access, warp: Warp) -> None:
@@ -38,10 +38,10 @@ class Space:
         self.warp = warp
         self.name = name
 
-    def read(self, lane: int, address: int, size: int) -> bytes:
-        """Bytes of a lane."""
+    def read(self, lane: int, address: int, size: int, access: str = "read") -> bytes:
+        """Bytes of a lane; a fault says it was `access`."""
         name, at = self._resolve(address)
-        self._check(name, at, size, "read")
+        self._check(name, at, size, access)
         block = self.warp.block
         if name == "shared":
             return bytes(block.shared[at : at + size])
@@ -49,6 +49,7 @@ class Space:
             parts = [block.memory.read(local_place(self.warp, lane, at + n), 1)
                      for n in range(size)]
             return b"".join(parts)
+        block.memory.check(at, size, access)
         return block.memory.read(at, size)
 
     def write(self, lane: int, address: int, data: bytes) -> None:
@@ -76,14 +77,31 @@ class Space:
             return "local", address & 0xFFFF_FFFF
         return "global", address
 
+    def check(self, addresses: list[int], size: int, access: str) -> None:
+        """Of a warp's accesses that one is refused which native code refuses.
+
+        The first beyond the end of shared or local memory, else the first misaligned one.
+        """
+        places = [self._resolve(address) for address in addresses]
+        for name, at in places:
+            self._check_range(name, at, size, access)
+        for _, at in places:
+            self._check_alignment(at, size, access)
+
     def _check(self, name: str, at: int, size: int, access: str) -> None:
-        if at % size:
-            raise BadAccess("misaligned", at, access, f"{access} of misaligned {at:#x}")
+        self._check_range(name, at, size, access)
+        self._check_alignment(at, size, access)
+
+    def _check_range(self, name: str, at: int, size: int, access: str) -> None:
         if name == "shared" and not 0 <= at <= len(self.warp.block.shared) - size:
             raise BadAccess("shared", at, access, f"{access} of shared memory byte {at:#x}")
         start = LOCAL_TOP - self.warp.block.shape.local_bytes
         if name == "local" and not start <= at <= LOCAL_TOP - size:
             raise BadAccess("local", at, access, f"{access} of local byte {at:#x}")
+
+    def _check_alignment(self, at: int, size: int, access: str) -> None:
+        if at % size:
+            raise BadAccess("misaligned", at, access, f"{access} of misaligned {at:#x}")
 
 
 def _addresses(x: Access, operand: Operand, warp: Warp) -> list[int]:
@@ -129,6 +147,7 @@ def _kept(x: Access, warp: Warp) -> None:
 def _load(x: Access, operation: MemoryOp, warp: Warp) -> None:
     space, places = Space(warp, operation.space), _addresses(x, x.data[0], warp)
     size = operation.bits // 8
+    space.check([places[lane] for lane in _lanes(x, warp)], size, "read")
     results = {
         lane: _words(space.read(lane, places[lane], size), operation) for lane in _lanes(x, warp)
     }
@@ -150,6 +169,7 @@ def _store(x: Access, operation: MemoryOp, warp: Warp) -> None:
     space, places = Space(warp, operation.space), _addresses(x, x.data[0], warp)
     rows = _data(x, x.data[1], operation.count)
     size = operation.bits // 8
+    space.check([places[lane] for lane in _lanes(x, warp)], size, "write")
     for lane in _lanes(x, warp):
         raw = b"".join(row[lane].to_bytes(4, "little") for row in rows)
         space.write(lane, places[lane], raw[:size])
@@ -185,27 +205,22 @@ def _first(x: Access, warp: Warp) -> list[int]:
 
 def _atomic(x: Access, operation: MemoryOp, warp: Warp) -> None:
     atomic = atomic_of(x.instruction)
-    words = atomic.bits // 32
+    words = atomic.words
     space, places = Space(warp, operation.space), _addresses(x, x.data[0], warp)
+    lanes = list(_lanes(x, warp))
+    space.check([places[lane] for lane in lanes], atomic.size, "write")
     first = _data(x, x.data[1], words) if len(x.data) > 1 else [[1] * LANES]
     second = _data(x, x.data[2], words) if atomic.second else first
-    raw = atomic.type.unsigned
     results: dict[int, list[int]] = {}
     swapped = np.zeros(LANES, np.bool_)
-    for lane in _lanes(x, warp):
-        before = int.from_bytes(space.read(lane, places[lane], atomic.bits // 8), "little")
+    for lane in lanes:
+        before = int.from_bytes(space.read(lane, places[lane], atomic.size, "write"), "little")
         data, other = (
             sum(row[lane] << 32 * part for part, row in enumerate(rows))
             for rows in (first, second)
         )
-        after = _updated(atomic.kind, before, data, atomic.bits)
-        if atomic.operation is not None:
-            values = [SassValue.uniform(raw, v, LANES).bits(atomic.type)
-                      for v in (before, data, other)]
-            made = atomic.operation(*values).bits(raw)
-            assert isinstance(made, NumpyValue)
-            after = int(made.element())
-        space.write(lane, places[lane], after.to_bytes(atomic.bits // 8, "little"))
+        after = _updated(atomic, before, data, other)
+        space.write(lane, places[lane], after.to_bytes(atomic.size, "little"))
         swapped[lane] = before == data
         results[lane] = [before >> 32 * part & 0xFFFF_FFFF for part in range(words)]
         if atomic.cast:
@@ -218,16 +233,35 @@ def _atomic(x: Access, operation: MemoryOp, warp: Warp) -> None:
         _kept(x, warp)
 
 
-def _updated(kind: str, before: int, data: int, bits: int) -> int:
-    """What an atomic without a Value function leaves."""
-    mask, top = (1 << bits) - 1, 1 << (bits - 1)
+def _updated(atomic: AtomicOp, before: int, data: int, other: int) -> int:
+    """What an atomic leaves, element after element."""
+    mask, update = (1 << atomic.bits) - 1, _operated if atomic.operation else _direct
+    if atomic.kind == "swap":
+        return other if before == data else before
+    return sum(
+        update(atomic, before >> at & mask, data >> at & mask) << at
+        for at in range(0, atomic.bits * atomic.parts, atomic.bits)
+    )
+
+
+def _operated(atomic: AtomicOp, before: int, data: int) -> int:
+    assert atomic.operation is not None
+    raw = atomic.type.unsigned
+    memory, value = (SassValue.uniform(raw, v, LANES).bits(atomic.type) for v in (before, data))
+    made = atomic.operation(memory, value, None).bits(raw)
+    assert isinstance(made, NumpyValue)
+    return int(made.element())
+
+
+def _direct(atomic: AtomicOp, before: int, data: int) -> int:
+    mask, top = (1 << atomic.bits) - 1, 1 << (atomic.bits - 1)
     signed = [(v ^ top) - top for v in (before, data)]
     results = {
         "add": before + data, "and": before & data, "or": before | data, "xor": before ^ data,
         "xchg": data, "umin": min(before, data), "umax": max(before, data),
         "min": min(signed), "max": max(signed),
     }  # fmt: skip
-    return results.get(kind, 0) & mask
+    return results[atomic.kind] & mask
 
 
 def _matrix(x: Access, _: MemoryOp, warp: Warp) -> None:
@@ -260,15 +294,12 @@ def _copy(x: Access, operation: MemoryOp, warp: Warp) -> None:
     flag = warp.bits(x.flag(0)) if x.flags else np.ones(LANES, np.bool_)
     size = operation.bits // 8
     for lane in _lanes(x, warp):
-        # With ZFILL the low bits of the address say how many bytes at the end are zeros.
-        rest = source[lane] % size if x.has("ZFILL") else 0
+        data = bytes(size)  # where the predicate does not hold, zeros are copied
         if flag[lane]:
+            # With ZFILL the low bits of the address say how many bytes at the end are zeros.
+            rest = source[lane] % size if x.has("ZFILL") else 0
             data = Space(warp, "global").read(lane, source[lane] - rest, size)
             data = data[: size - rest] + bytes(rest)
-        elif x.has("ZFILL"):
-            data = bytes(size)
-        else:
-            continue
         Space(warp, "shared").write(lane, to[lane], data)
 
 

@@ -4,15 +4,17 @@ Source: mesa: src/nouveau/compiler/nak/ir.rs (OpLd, OpSt, OpAtom, OpLdc, MemType
 PTX ISA, "ld", "st", "atom", "red", "ldmatrix".
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
 from hcq.errors import SimFault
-from sim.isa.value import F32, F64, I32, I64, U16, U32, U64, Type, Value, where
+from sim.isa.value import BOOL, F32, F64, I32, I64, U16, U32, U64, Type, Value, where
 from sim.nv.sass.access import flush
+from sim.nv.sass.floats import extreme
 from sim.nv.sass.formats import NAMES
-from sim.nv.sass.half import float_of
+from sim.nv.sass.half import brain_of_same, float_of
 from sim.nv.sass.instruction import Instruction
 from sim.nv.sass.rounding import brain, odd_sum
 
@@ -79,6 +81,17 @@ class AtomicOp:
     operation: Update | None = None
     second: bool = False  # takes a second operand: the new value of a compare-and-swap
     cast: bool = False
+    parts: int = 1  # elements that lie one behind the other, each of them updated on its own
+
+    @property
+    def words(self) -> int:
+        """Registers of the data."""
+        return self.parts * self.bits // 32
+
+    @property
+    def size(self) -> int:
+        """Bytes of a lane, and what its address is a multiple of."""
+        return 4 * self.words
 
 
 def _swap(memory: Value, compare: Value, new: Value | None) -> Value:
@@ -102,24 +115,54 @@ def _add(memory: Value, data: Value, _: Value | None) -> Value:
     return memory + data
 
 
-def _add_halves(is_brain: bool) -> Update:
+def _of_halves(is_brain: bool, update: Callable[[Value, Value], Value]) -> Update:
+    """What an update of a 16-bit float, which gives 16 bits, does to the two in a word."""
+
     def operation(memory: Value, data: Value, _: Value | None) -> Value:
-        total = None
-        for at in (0, 16):
-            a, b = (float_of((v >> at).to(U16), is_brain) for v in (memory, data))
-            one = brain(odd_sum(a.to(F64), b.to(F64))) if is_brain else (a + b).bits(U16)
-            placed = one.to(U32) << at
-            total = placed if total is None else total | placed
-        return memory if total is None else total
+        low, high = (
+            update(*(float_of((v >> at).to(U16), is_brain) for v in (memory, data))).to(U32)
+            for at in (0, 16)
+        )
+        return low | (high << 16)
 
     return operation
 
 
-FLOATS: dict[str, tuple[int, Type, Update]] = {
-    "F32.FTZ.RN": (32, F32, _add_single), "F32.RN": (32, F32, _add), "F64.RN": (64, F64, _add),
-    "F16x2.RN": (32, U32, _add_halves(False)), "BF16x2.RN": (32, U32, _add_halves(True)),
+def _add_half(a: Value, b: Value) -> Value:
+    return (a + b).bits(U16)
+
+
+def _add_brain(a: Value, b: Value) -> Value:
+    return brain(odd_sum(a.to(F64), b.to(F64)))
+
+
+def _extreme_half(least: bool) -> Callable[[Value, Value], Value]:
+    """Guess: NaNs and zeros as in min and max without .NaN, the number and -0 below +0."""
+
+    def update(a: Value, b: Value) -> Value:
+        best = extreme(a, b, a.constant(BOOL, int(least)))
+        return brain_of_same(best) if best.type == F32 else best.bits(U16)
+
+    return update
+
+
+# Operation and element -> the type that memory is read as, and what is done.
+_ELEMENTS: dict[tuple[str, str], tuple[Type, Update]] = {
+    ("ADD", "F32.FTZ"): (F32, _add_single),
+    ("ADD", "F32"): (F32, _add),
+    ("ADD", "F64"): (F64, _add),
+    ("ADD", "F16"): (U32, _of_halves(False, _add_half)),
+    ("ADD", "BF16"): (U32, _of_halves(True, _add_brain)),
+    **{
+        (name, kind): (U32, _of_halves(kind == "BF16", _extreme_half(name == "MIN")))
+        for name in ("MIN", "MAX") for kind in ("F16", "BF16")
+    },
 }  # fmt: skip
-INTEGERS: dict[str, Type] = {"S32": I32, "64": U64, "S64": I64, "": U32}
+_FLOATS = re.compile(r"(B?F\d+)(?:x(\d))?(\.FTZ)?\.RN")  # type, how many, whether flushed
+_WIDEST = 128
+INTEGERS: dict[str, Type] = {
+    "S32": I32, "64": U64, "S64": I64, "128": Type("u", _WIDEST), "": U32,
+}  # fmt: skip
 DIRECT = {"ADD": "add", "AND": "and", "OR": "or", "XOR": "xor", "EXCH": "xchg"}
 
 
@@ -135,24 +178,35 @@ def _atomic(mnemonic: str, words: tuple[str, ...], spelling: str) -> AtomicOp:
     name = f"{mnemonic}_{spelling}"
     if "POPC" in words:
         return AtomicOp(name, "add", 32, U32)
-    if words[0] in FLOATS or (len(words) > 1 and words[1] in FLOATS):
-        if words[0] == "ADD":
-            bits, kind, update = FLOATS[words[1]]
-            return AtomicOp(name, "float", bits, kind, update)
+    floats = next((match for w in words if (match := _FLOATS.fullmatch(w))), None)
+    made = _of_floats(name, words[0], floats) if floats else _of_integers(name, words)
+    if made is None:
         raise SimFault(f"instruction {mnemonic}.{'.'.join(words)} is not simulated")
-    if "128" in words or any(word.startswith(("F16", "F32", "BF16")) for word in words):
-        raise SimFault(f"instruction {mnemonic}.{'.'.join(words)} is not simulated")
+    return made
+
+
+def _of_floats(name: str, operation: str, match: re.Match[str]) -> AtomicOp | None:
+    kind, count, flushed = match.groups()
+    key = operation, kind + (flushed or "")
+    if key not in _ELEMENTS:
+        return None
+    element, update = _ELEMENTS[key]
+    parts = int(count or 1) * int(kind.lstrip("BF")) // element.bits
+    return AtomicOp(name, "float", element.bits, element, update, parts=parts)
+
+
+def _of_integers(name: str, words: tuple[str, ...]) -> AtomicOp | None:
     kind = next((INTEGERS[w] for w in words if w in INTEGERS), U32)
     operation = words[0]
-    cast = operation.startswith("CAST")
-    if operation == "CAS" or cast:
+    cast, wide = operation.startswith("CAST"), kind.bits == _WIDEST
+    if operation == "CAS" or (cast and not wide):
         return AtomicOp(name, "swap", kind.bits, kind, _swap, second=True, cast=cast)
-    if operation in DIRECT:
+    if operation in DIRECT and (operation == "EXCH" or not wide):
         return AtomicOp(name, DIRECT[operation], kind.bits, kind)
-    if operation in ("MIN", "MAX"):
+    if operation in ("MIN", "MAX") and not wide:
         sign = "" if kind.kind == "i" else "u"
         return AtomicOp(name, sign + operation.lower(), kind.bits, kind)
     if operation in ("INC", "DEC") and kind == U32:
         update = _increment if operation == "INC" else _decrement
         return AtomicOp(name, operation.lower(), kind.bits, kind, update)
-    raise SimFault(f"instruction {mnemonic}.{'.'.join(words)} is not simulated")
+    return None

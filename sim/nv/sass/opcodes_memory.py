@@ -68,9 +68,12 @@ REDG | 98e | >=100 76=0 | | [R24e+U64@81!90+I40] R32:w | E@72 red@87 evict@84 re
 REDG | 9a6 | >=90 <100 | | [R24e+U64@71!90+I40] R32:w | \
     E@72 fatom@87,3 evict@84 fatomtype@73 strong@77
 REDG | 9a6 | >=100 | | [R24e+U64@81!90+I40] R32:w | E@72 fatom@87,3 evict@84 fatomtype@73 strong@77
-ATOMS | 38c | 91=0 | R16:w | [R24*78+I40] R32:w | sharedop@87 sharedatom@73
-ATOMS | 98c | 91=1 | R16:w | [R24*78+U64+I40] R32:w | sharedop@87 sharedatom@73
-ATOMS | 38d | | R16:w | [R24*78+I40] R32:w R64:w | cas@87 sharedatom@73
+ATOMS | 38c | <90 91=0 | R16:w | [R24*78+I40] R32:w | sharedop@87 sharedatom@73
+ATOMS | 38c | >=90 91=0 | R16:w | [R24*78+I40] R32:w | sharedop@87 widesharedatom@73
+ATOMS | 98c | <90 91=1 | R16:w | [R24*78+U64+I40] R32:w | sharedop@87 sharedatom@73
+ATOMS | 98c | >=90 91=1 | R16:w | [R24*78+U64+I40] R32:w | sharedop@87 widesharedatom@73
+ATOMS | 38d | <90 | R16:w | [R24*78+I40] R32:w R64:w | cas@87 sharedatom@73
+ATOMS | 38d | >=90 | R16:w | [R24*78+I40] R32:w R64:w | cas@87 widesharedatom@73
 ATOMS | 58d | >=100 | P81 | [R24*78+I40] R32:w R64:w | cast@87 sharedatom@73
 ATOMS | f8c | <90 87+4=a 91=1 73+3=0 | R16 | [R24*78+U64+I40] | POPC INC 32
 ATOMS | f8c | >=90 87+4=b 91=1 73+3=0 | R16 | [R24*78+U64+I40] | POPC INC 32
