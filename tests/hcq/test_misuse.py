@@ -272,11 +272,7 @@ CALLS = [
     (lambda d, b: d.copy_in(b, "0", b"1"), BufferUseError, "an offset is a whole number"),
     (lambda d, b: d.copy(b, b, 4), QueueError, "copy: an address is a number, not Buffer"),
     (lambda d, b: d.wait("1"), QueueError, "a timeline value is a whole number, not str"),
-    (
-        lambda d, b: d.time(b, b),
-        BufferUseError,
-        "a timestamp is given by its address, not as Buffer",
-    ),
+    (lambda d, b: d.time(b, b), BufferUseError, "time takes an address, not Buffer"),
     (lambda d, b: d.queue().signal(b.address, "1"), QueueError, "a whole number or a slot, not"),
     (lambda d, b: d.queue().write(b.address, 5), QueueError, "write takes 1 to 16380 words, in a"),
     (lambda d, b: d.queue().write(b.address, ["a"]), QueueError, "a whole number or a slot"),
