@@ -76,11 +76,11 @@ def ffma(x: Access) -> None:
 def _fused(mode: str, a: Value, b: Value, c: Value) -> Value:
     if not mode:
         return fma(a, b, c)
-    product, addend = a.to(F64) * b.to(F64), c.to(F64)
-    result = directed(odd_sum(product, addend), F32, mode)
+    exact = odd_sum(a.to(F64) * b.to(F64), c.to(F64))
+    result = directed(exact, F32, mode)
     if mode == "RM":
         signs = (a.bits(U32) ^ b.bits(U32) ^ c.bits(U32)).bits(I32) < 0
-        result = where((result == 0.0) & signs, -0.0, result)
+        result = where((exact == 0.0) & signs, -0.0, result)
     return result
 
 

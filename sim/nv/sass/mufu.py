@@ -1,11 +1,11 @@
 """Reciprocals, roots, exponentials, logarithms, sine and cosine.
 
-The hardware approximates and flushes denormals; here denormals are flushed too, and
-results are rounded from double precision, at most 1 ulp away. Sine and cosine take
-revolutions: code multiplies by 1 / (2 pi) first.
+The hardware approximates and flushes denormals, but for the hyperbolic tangent's; here they
+are flushed too, and results are rounded from double precision, at most 1 ulp away. Sine and
+cosine take revolutions: code multiplies by 1 / (2 pi) first.
 
 Source: PTX ISA, "rcp.approx", "ex2.approx" and their neighbours (subnormal inputs are
-flushed); mesa: src/nouveau/compiler/nak/ir.rs (OpMuFu).
+flushed), "tanh" (subnormals are supported); mesa: src/nouveau/compiler/nak/ir.rs (OpMuFu).
 """
 
 from collections.abc import Callable
@@ -71,6 +71,9 @@ def mufu(x: Access) -> None:
         return
     if x.has("BF16"):
         raise x.refuse("of bfloat16")
+    if name == "TANH":
+        x.write(_tanh(x.f32(0).to(F64)).to(F32))
+        return
     value = flush(x.f32(0))
     if name == "RCP":
         x.write(flush(_reciprocal(value)))

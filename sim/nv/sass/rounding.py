@@ -142,11 +142,6 @@ def fma64(a: Value, b: Value, c: Value, mode: str) -> Value:
     last place is that of rounding to nearest.
     """
     total = fma(a, b, c)
-    if mode == "RM":
-        product = a * b
-        seen = (product != 0.0) | (a == 0.0) | (b == 0.0)
-        opposite = (product.negate().bits(U64) == c.bits(U64)) & seen
-        total = where((total == 0.0) & opposite, -0.0, total)
     high = a * b
     tiny = (high.absolute() < TINY) & (c.absolute() < TINY)
     small = where(a.absolute() < b.absolute(), a, b)
@@ -164,6 +159,9 @@ def fma64(a: Value, b: Value, c: Value, mode: str) -> Value:
     unseen = (high == 0.0) & (a != 0.0) & (b != 0.0)
     minus = (a.bits(U64) ^ b.bits(U64)) >> 63 != 0
     error = where(unseen, where(minus, -1.0, a.constant(F64, 1.0)), error)
+    if mode == "RM":  # the sum of opposite numbers is -0
+        opposite = minus ^ (c.bits(U64) >> 63 != 0)
+        total = where((total == 0.0) & (error == 0.0) & opposite, -0.0, total)
     return _adjusted(total, error, mode, _finite(a) & _finite(b) & _finite(c))
 
 
