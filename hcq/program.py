@@ -41,6 +41,8 @@ class BaseProgram:
         self.arch = arch  # of the chip; it has a name
         self.address = address
         self.device: Any = None  # that loaded it
+        # Argument blocks of the device that were laid down with launch sizes: by address.
+        self.filled: dict[int, tuple[Any, Any]] = {}
         self._free = free
         self._passed: Any = None  # the last grid and block that were checked
         self._limits: dict[tuple[int, ...], Sequence[int]] = {}  # largest grids by block
@@ -109,6 +111,28 @@ class BaseProgram:
         """LaunchError for a grid whose size on an axis is outside the limit."""
         if not 0 <= size <= self.limits(block)[axis]:
             raise self._over_grid(axis, size, block)
+
+    def knows_sizes(self, arguments: int, grid: Any, block: Any) -> bool:
+        """Whether an argument block holds these launch sizes; LaunchError when it holds others."""
+        held = self.filled.get(arguments)
+        if held is None:
+            return False
+        if held != (tuple(grid), block):
+            raise self.other_sizes(arguments, grid, block)
+        return True
+
+    def other_sizes(self, arguments: int, grid: Any, block: Any) -> LaunchError:
+        """The error for a second launch size with one argument block."""
+        return LaunchError(
+            f"kernel {self.name}: the argument block was laid down for another launch size",
+            facts={
+                "address": hex(arguments),
+                "held": self.filled.get(arguments, "those of an earlier launch"),
+                "grid": grid,
+                "block": block,
+            },
+            hint="lay down arguments for each launch: device.arguments(..., grid, block)",
+        )
 
     def _check_block(self, block: tuple[int, ...]) -> Sequence[int]:
         threads = block[0] * block[1] * block[2]

@@ -96,9 +96,12 @@ class Formula(_Arithmetic):
                 facts={"slot": self.slot.name, "operation": operation, "given": repr(constant)},
                 hint="compute with whole numbers, and do not divide by 0",
             )
-        if (operation, constant) == ("+", 0):
-            return self
-        return Formula(self.slot, (*self.steps, (operation, constant)))
+        steps = self.steps
+        if operation == "+" and steps and steps[-1][0] == "+":
+            constant, steps = constant + steps[-1][1], steps[:-1]
+        if (operation, constant) != ("+", 0):
+            steps = (*steps, (operation, constant))
+        return Formula(self.slot, steps)
 
 
 Number = int | Slot | Formula

@@ -1,6 +1,7 @@
 """Programs of one device: their code, private memory and argument blocks."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from hcq.amd.code_object import parse
 from hcq.amd.defs import descriptor
@@ -30,6 +31,7 @@ class Loader(ArgumentRing):
         self._amd = work
         self.scratch = scratch
         self._code = CodeMemory(work, copies, allocate)
+        self._filled: dict[int, tuple[Any, Any]] = {}  # argument blocks that hold launch sizes
 
     def load(self, image: bytes, entry: str) -> Program:
         """Upload a code object; CodeObjectError before anything is, OutOfMemory for its needs."""
@@ -43,6 +45,7 @@ class Loader(ArgumentRing):
             return Program(code, arch, address, lambda: self.scratch.current, code_memory.unload)
 
         program = self._code.upload(code.size, make)
+        program.filled = self._filled
         queue = self._work.queue(COMPUTE).acquire_code()
         with self._work.lock:
             self._work.channels[COMPUTE].prelude = list(queue.words)
@@ -59,7 +62,12 @@ class Loader(ArgumentRing):
         data = program.arguments.pack(values, program.name)
         if program.reads_launch_size:
             data = with_hidden(program, data, grid, block)
-        return self.place(data, program.code.kernarg_alignment, program.name)
+        address = self.place(data, program.code.kernarg_alignment, program.name)
+        if program.reads_launch_size and grid is not None and block is not None:
+            self._filled[address] = tuple(grid), tuple(block)
+        else:
+            self._filled.pop(address, None)
+        return address
 
 
 def with_hidden(

@@ -70,6 +70,8 @@ class ComputeQueue(_Queue):
             )
         if program.kernarg_size:
             self._address("launch", arguments, KERNARG_ALIGNMENT)
+        if program.reads_launch_size and isinstance(arguments, int):
+            program.knows_sizes(arguments, grid, tuple(block))
         template = program.launch_words(tuple(block))
         self._launched(program, grid, tuple(block))
         if isinstance(arguments, int) and _are_ints(grid):

@@ -10,7 +10,6 @@ from typing import Any
 
 from hcq.arguments import Argument, ArgumentLayout
 from hcq.bits import align
-from hcq.errors import LaunchError
 from hcq.nv.arch import SYSTEM_SHARED, Arch
 from hcq.nv.cubin import Cubin
 from hcq.nv.defs import bank0 as bank0_defs
@@ -62,8 +61,7 @@ class Program(BaseProgram):
         self._windows = windows
         self._templates: dict[tuple[int, ...], list[int]] = {}
         self._heads: dict[tuple[Any, Any], bytes] = {}
-        # Argument blocks of the device whose bank holds launch sizes: by address.
-        self._filled = filled
+        self.filled = filled
         self._lay_out()
 
     def _lay_out(self) -> None:
@@ -110,34 +108,12 @@ class Program(BaseProgram):
         return head + data
 
     def size_words(
-        self, arguments: int, grid: Sequence[Any], block: Sequence[int]
-    ) -> list[tuple[int, Any]]:
+        self, arguments: Any, grid: Sequence[Any], block: Sequence[int]
+    ) -> list[tuple[Any, Any]]:
         """(address, value) of the words of a bank that hold the sizes of a launch."""
         bank = self.arch.bank0
         words = [(arguments + bank.block + 4 * axis, block[axis]) for axis in range(3)]
         return words + [(arguments + bank.grid + 4 * axis, grid[axis]) for axis in range(3)]
-
-    def knows_sizes(self, arguments: int, grid: Any, block: Any) -> bool:
-        """Whether a block's bank holds these launch sizes; LaunchError when it holds others."""
-        held = self._filled.get(arguments)
-        if held is None:
-            return False
-        if held != (tuple(grid), block):
-            raise self.other_sizes(arguments, grid, block)
-        return True
-
-    def other_sizes(self, arguments: int, grid: Any, block: Any) -> LaunchError:
-        """The error for a second launch size with one argument block."""
-        return LaunchError(
-            f"kernel {self.name}: the argument block was laid down for another launch size",
-            facts={
-                "address": hex(arguments),
-                "held": self._filled.get(arguments, "those of an earlier launch"),
-                "grid": grid,
-                "block": block,
-            },
-            hint="lay down arguments for each launch: device.arguments(..., grid, block)",
-        )
 
     # What the kernel takes.
 

@@ -209,6 +209,7 @@ class ComputeQueue(_Queue):
         size = tuple(block)
         if not isinstance(arguments, int):
             self._address("launch", arguments, qmd.ALIGNMENT)
+            self._store_sizes(program, arguments, grid, size)
         elif not program.knows_sizes(arguments, grid, size):
             self._need_sizes(program, arguments, grid, size)
         record = len(self.records)
@@ -230,6 +231,15 @@ class ComputeQueue(_Queue):
         if self.argument_words.setdefault(arguments, words) != words:
             # They are all laid down before the queue runs.
             raise program.other_sizes(arguments, grid, block)
+
+    def _store_sizes(
+        self, program: Program, arguments: Number, grid: Grid, block: tuple[int, ...]
+    ) -> None:
+        """Have the GPU lay them down: where the block lies is known at submit only."""
+        words = stores(program.size_words(arguments, grid, block))
+        # An earlier launch may still read the block, and this one must find it written.
+        idle = methods.wait_idle()
+        self._packet(*idle, *words, *idle, *methods.invalidate_caches())
 
     def _record(self, number: int, template: list[int], arguments: Number, grid: Grid) -> None:
         holes = HOLES[self.arch.qmd_version]
@@ -282,6 +292,16 @@ class ComputeQueue(_Queue):
     def acquire_code(self) -> Self:
         """Drop cached instructions after code was uploaded."""
         return self._packet(*methods.invalidate_caches())
+
+
+def stores(words: Sequence[tuple[Number, Number]]) -> list[Word]:
+    """Methods that store (address, value), those beside one another together."""
+    runs: list[tuple[Number, list[Word]]] = []
+    for address, value in words:
+        if not runs or address != runs[-1][0] + 4 * len(runs[-1][1]):
+            runs.append((address, []))
+        runs[-1][1].append(word32(value, "launch size"))
+    return [word for at, run in runs for word in methods.write_inline(at, run)]
 
 
 class CopyQueue(_Queue):

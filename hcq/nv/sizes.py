@@ -6,13 +6,12 @@ queue and once earlier work is done: a block that is in use, and one in a buffer
 caller's own, which the host may not see and which copies in flight may still change.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 from hcq.errors import BufferUseError
 from hcq.memory import Buffer
 from hcq.nv import methods
-from hcq.nv.queue import ComputeQueue
+from hcq.nv.queue import ComputeQueue, stores
 from hcq.queue import plain
 
 Sizes = tuple[tuple[int, ...], tuple[int, ...]]  # grid, block
@@ -56,7 +55,7 @@ class LaunchSizes:
                     self._write(address, value)
             else:
                 self._check(block, words)
-                queue.first += _inline(words)
+                queue.first += plain(stores(words))
             self._held[block] = words, is_done
         if queue.first:
             queue.first += plain([*methods.wait_idle(), *methods.invalidate_caches()])
@@ -85,14 +84,3 @@ class LaunchSizes:
             )
         buffer, offset = found
         buffer.check(offset, max(address for address, _ in words) + 4 - block)
-
-
-def _inline(words: Sequence[tuple[int, Any]]) -> list[int]:
-    """Words for the GPU that store others, those beside one another together."""
-    runs: list[tuple[int, list[int]]] = []
-    for address, value in words:
-        if runs and address == runs[-1][0] + 4 * len(runs[-1][1]):
-            runs[-1][1].append(value)
-        else:
-            runs.append((address, [value]))
-    return [word for at, run in runs for word in plain(methods.write_inline(at, run))]

@@ -14,6 +14,9 @@ def test_formulas_apply_their_steps_in_the_order_written():
     assert ((slot + 63) // 64).of(100) == 2
     assert (slot * 4 + 1).of(3) == 13
     assert (slot + 1) == Formula(slot, (("+", 1),))
+    assert slot + 4 + 8 == slot + 12
+    assert slot + 4 + -4 == Formula(slot)
+    assert (slot * 2 + 4 + 8).steps == (("*", 2), ("+", 12))
 
 
 @pytest.mark.row("BAT-03")

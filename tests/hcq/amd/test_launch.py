@@ -89,6 +89,22 @@ def test_hidden_arguments_need_the_launch_size(device, compiled):
         device.arguments(program, [0x1000])
 
 
+@pytest.mark.row("AMD-13")
+@pytest.mark.refusal
+def test_hidden_arguments_of_another_launch_size_are_refused(device, compiled, words):
+    program = device.load(compiled("hidden"), "hidden")
+    out = device.allocate(8)
+    arguments = device.arguments(program, [out.address], (3, 1, 1), (32, 1, 1))
+    queue = device.queue()
+    text = "the argument block was laid down for another launch size"
+    for grid, block in (((2, 1, 1), (32, 1, 1)), ((3, 1, 1), (64, 1, 1))):
+        with pytest.raises(LaunchError, match=text):
+            queue.launch(program, arguments, grid, block)
+    assert queue.words == []
+    device.submit(queue.launch(program, arguments, (3, 1, 1), (32, 1, 1)))
+    assert words(device, out, 2) == [3, 32]
+
+
 @pytest.mark.row("ALC-11")
 def test_private_memory_grows_with_the_neediest_program(device, compiled, words):
     device.load(compiled("spill"), "spill")

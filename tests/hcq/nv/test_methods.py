@@ -327,14 +327,29 @@ def test_slots_of_a_launch_become_patches_of_the_placed_record(placed):
     grid = Slot("n", SlotKind.VARIABLE, bits=32)
     queue.launch(placed("add"), Slot("args"), (grid, 1, 1), (64, 1, 1))
     queue.seal()
-    found = {(p.word, p.half, p.mask) for p in queue.patches}
-    assert found == {
+    placed_words = [p for p in queue.patches if p.word >= 64]
+    assert {(p.word, p.half, p.mask) for p in placed_words} == {
         (64 + 32, Half.LOW, 0xFFFFFFFF),
         (64 + 48, Half.LOW, 0xFFFFFFFF),
         (64 + 49, Half.HIGH, 0x7FFFF),
     }
-    named = [p.formula for p in queue.patches if p.formula.slot.name == "args"]
+    named = [p.formula for p in placed_words if p.formula.slot.name == "args"]
     assert {formula.of(0x21_0000_0100) for formula in named} == {0x84000004}
+
+
+@pytest.mark.row("NV-08")
+def test_an_argument_block_that_is_a_slot_is_given_its_sizes_by_the_gpu(placed):
+    queue, where = compute(), Slot("args")
+    queue.launch(placed("add"), where, (9, 8, 7), (64, 2, 1))
+    idle, caches = [0x2001_2044, 0], [0x2001_25A6, 0x1011]
+    assert queue.words[:-4] == [
+        *idle,
+        *(0x2004_2060, 24, 1, 0, 0, 0x2001_206C, 0x11),
+        *(0x6006_206D, 64, 2, 1, 9, 8, 7),
+        *idle,
+        *caches,
+    ]
+    assert [(p.word, p.half) for p in queue.patches] == [(5, Half.HIGH), (6, Half.LOW)]
 
 
 @pytest.mark.refusal

@@ -166,7 +166,7 @@ def test_private_bytes_hold_the_stack_and_what_the_hardware_keeps(placed):
 @pytest.mark.refusal
 def test_arguments_laid_down_for_another_size_are_refused(placed):
     program = placed("add", address=0x10_0003_0000)
-    program._filled[0x1000] = ((1, 1, 1), (64, 1, 1))
+    program.filled[0x1000] = ((1, 1, 1), (64, 1, 1))
     assert program.knows_sizes(0x1000, (1, 1, 1), (64, 1, 1))
     assert not program.knows_sizes(0x2000, (1, 1, 1), (64, 1, 1))
     with pytest.raises(LaunchError, match="laid down for another launch size"):
