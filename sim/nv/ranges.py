@@ -20,6 +20,11 @@ class Mapping:
     space: VaSpace
     placement: Placement
 
+    @property
+    def end(self) -> int:
+        """Address after the last byte."""
+        return self.base + self.size
+
 
 @dataclass(eq=False)
 class Range:

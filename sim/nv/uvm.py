@@ -6,7 +6,7 @@ uvm_map_external.c, uvm_user_channel.c, uvm_va_space.c.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from errno import EINVAL
 from typing import TYPE_CHECKING, Any
 
@@ -295,13 +295,22 @@ def map_external_allocation(uvm: Uvm, file: NodeFile, args: Any) -> None:
     if not 0 < args.gpuAttributesCount <= MOST_ATTRIBUTES:
         raise RmStatus(INVALID_ARGUMENT, f"{args.gpuAttributesCount} attributes")
     found = file.uvm.find(args.base, args.length)
-    for index in range(args.gpuAttributesCount):
-        _map(uvm, file.uvm, found, args, (target, args.perGpuAttributes[index]))
+    made: list[VaSpace] = []
+    try:
+        for index in range(args.gpuAttributesCount):
+            what = target, args.perGpuAttributes[index]
+            made.append(_map(uvm, file.uvm, found, args, what))
+    except RmStatus:
+        # For all GPUs or for none; what the call replaced does not come back.
+        for space in made:
+            _unmap_span(uvm, found, space, args.base, args.base + args.length)
+        raise
 
 
 def _map(
     uvm: Uvm, state: Space, found: Range, args: Any, what: tuple[Memory, Any]
-) -> None:
+) -> VaSpace:
+    """Map for one GPU; its address space."""
     target, attributes = what
     uuid = bytes(attributes.gpuUuid)
     space = state.space(uuid)
@@ -311,8 +320,7 @@ def _map(
     foreign = target.kind == memory.VIDEO and owner is not None and owner is not space.gpu
     if foreign and owner and frozenset((uuid, owner.uuid)) not in state.peers:
         raise RmStatus(INVALID_DEVICE, "the memory is another GPU's, without peer access")
-    if any(space.memory.ranges_within(args.base, args.base + args.length)):
-        raise RmStatus(UVM_ADDRESS_IN_USE, f"{args.base:#x}+{args.length:#x} is mapped already")
+    _unmap_span(uvm, found, space, args.base, args.base + args.length)
     placement = uvm.memories.place(args.base, args.length, target, args.offset)
     uvm.memories.use(placement)
     writable = attributes.gpuMappingType != nv_uvm.MAPPING_READ_ONLY
@@ -321,6 +329,7 @@ def _map(
         args.base, args.length, writable=writable, executable=True, lent=target.kind == memory.USER
     )
     found.mappings.append(Mapping(args.base, args.length, space.gpu, space, placement))
+    return space
 
 
 @on(nv_uvm.UNMAP_EXTERNAL)
@@ -328,14 +337,29 @@ def unmap_external(uvm: Uvm, file: NodeFile, args: Any) -> None:
     _span(args.base, args.length)
     space = file.uvm.space(bytes(args.gpuUuid))
     found = file.uvm.find(args.base, args.length)
-    end = args.base + args.length
-    for mapping in [m for m in found.mappings if m.space is space]:
-        if mapping.base + mapping.size <= args.base or end <= mapping.base:
-            continue
-        if mapping.base < args.base or end < mapping.base + mapping.size:
-            raise RmStatus(NOT_SUPPORTED, "unmapping a part of a mapping is not simulated")
-        uvm.unmap(mapping)
+    _unmap_span(uvm, found, space, args.base, args.base + args.length)
+
+
+def _unmap_span(uvm: Uvm, found: Range, space: VaSpace, start: int, end: int) -> None:
+    """Take away what a GPU has mapped between two addresses; of other mappings parts stay.
+
+    Source: NVIDIA open-gpu-kernel-modules, kernel-open/nvidia-uvm/uvm_map_external.c,
+    uvm_unmap_external_in_range.
+    """
+    near = [m for m in found.mappings if m.space is space and m.base < end and start < m.end]
+    for mapping in near:
+        page = mapping.placement.memory.page
+        for cut in (start, end):
+            if mapping.base < cut < mapping.end and cut % page:
+                raise RmStatus(INVALID_ADDRESS, f"{cut:#x} lies inside a page of {page:#x}")
+    for mapping in near:
         found.mappings.remove(mapping)
+        for low, high in ((mapping.base, start), (end, mapping.end)):
+            if low < high:
+                uvm.memories.use(mapping.placement)
+                found.mappings.append(replace(mapping, base=low, size=high - low))
+        low, high = max(mapping.base, start), min(mapping.end, end)
+        uvm.unmap(replace(mapping, base=low, size=high - low))
 
 
 @on(nv_uvm.FREE, fixed=False)

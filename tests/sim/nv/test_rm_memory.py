@@ -1,5 +1,7 @@
 """The simulated resource manager's memory: objects, mappings, the doorbell page, pinned pages."""
 
+from errno import EINVAL
+
 import pytest
 from nv_client import Status, status, why
 
@@ -12,6 +14,13 @@ def test_video_memory_has_an_end(client):
     assert status(mine.memory, 1 << 19) == 0x51
     mine.free(first)
     assert mine.memory(1 << 19)
+
+
+@pytest.mark.refusal
+@pytest.mark.parametrize("size", [1 << 47, (1 << 48) + 1, (1 << 64) - 4095, (1 << 64) - 1])
+@pytest.mark.parametrize("system", [True, False])
+def test_memory_beyond_any_address_space_is_no_memory(client, size, system):
+    assert status(client().memory, size, system=system) == 0x51
 
 
 @pytest.mark.row("SIM-06")
@@ -54,6 +63,37 @@ def test_mmap_without_a_prepared_mapping(client):
     mine = client()
     with pytest.raises(OSError, match="no mapping was prepared"):
         mine.host.mmap(mine.node, 4096, 0)
+
+
+@pytest.mark.refusal
+@pytest.mark.parametrize("system", [False, True])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_prepared_mapping_ends_with_its_object(client, system, again):
+    mine = client()
+    handle = mine.memory(1 << 20, system=system)
+    fd = mine.host.open("/dev/nvidiactl" if system else "/dev/nvidia0")
+    fields = {"hClient": mine.root, "hDevice": mine.device, "hMemory": handle, "length": 1 << 20}
+    mine.escape(nv_escape.RM_MAP_MEMORY, fd=fd, **fields)
+    mine.free(handle)
+    if again:  # its pages may be those of the object before
+        mine.cpu_map(mine.memory(1 << 20, system=system), 1 << 20, system=system).write32(0, 77)
+    with pytest.raises(OSError, match="has ended") as caught:
+        mine.host.mmap(fd, 1 << 20, 0)
+    assert caught.value.errno == EINVAL
+
+
+@pytest.mark.refusal
+def test_a_prepared_mapping_that_was_ended_is_not_made(client):
+    mine = client()
+    handle = mine.memory(4096)
+    fd = mine.host.open("/dev/nvidia0")
+    fields = {"hClient": mine.root, "hMemory": handle}
+    made = mine.escape(
+        nv_escape.RM_MAP_MEMORY, fd=fd, hDevice=mine.device, length=4096, **fields
+    )
+    mine.escape(nv_escape.RM_UNMAP_MEMORY, pLinearAddress=made.pLinearAddress, **fields)
+    with pytest.raises(OSError, match="has ended"):
+        mine.host.mmap(fd, 4096, 0)
 
 
 @pytest.mark.refusal

@@ -147,11 +147,50 @@ def test_large_pages_are_aligned(client):
     assert status(mine.gpu_map, mine.memory(2 << 20, huge=True), 2 << 20, base) == 0x1E
 
 
-@pytest.mark.refusal
-def test_a_span_is_mapped_once(client):
+def table(client):
+    return client.host.nvidia.rm.clients[client.root].find(client.space).payload.memory
+
+
+def test_a_mapping_takes_the_place_of_the_one_before(client):
     mine = client()
-    buffer = mine.buffer()
-    assert status(mine.map_external, buffer.handle, 4096, buffer.address) == 0x68
+    old, new = mine.memory(8192), mine.memory(4096)
+    for handle, value in ((old, 1), (new, 2)):
+        mine.cpu_map(handle, 4096).write32(0, value)
+    base = mine.host.reserve(8192, 4096, 1 << 40)
+    mine.gpu_map(old, 8192, base)
+    mine.map_external(old, 8192, base)
+    assert table(mine).read32(base) == 1
+    mine.unified(nv_uvm.UNMAP_EXTERNAL, base=base, length=8192, gpuUuid=mine.uuid)
+    mine.map_external(new, 4096, base)
+    assert table(mine).read32(base) == 2
+
+
+# Which pages of five stay mapped when these (first, count) are unmapped.
+@pytest.mark.parametrize(
+    ("first", "count", "left"), [(0, 2, [2, 3, 4]), (3, 2, [0, 1, 2]), (1, 2, [0, 3, 4])]
+)
+def test_a_part_of_a_mapping_is_unmapped_alone(client, first, count, left):
+    mine = client()
+    buffer = mine.buffer(5 * 4096)
+    part = {"base": buffer.address + 4096 * first, "length": 4096 * count}
+    mine.unified(nv_uvm.UNMAP_EXTERNAL, gpuUuid=mine.uuid, **part)
+    pages = [buffer.address + 4096 * page for page in range(5)]
+    assert [i for i, page in enumerate(pages) if table(mine).is_mapped(page, 4096)] == left
+    mine.unified(nv_uvm.FREE, base=buffer.address, length=5 * 4096)
+    assert table(mine).ranges() == []
+
+
+@pytest.mark.refusal
+def test_large_pages_are_not_unmapped_in_parts(client):
+    mine = client()
+    base = mine.host.reserve(4 << 20, 2 << 20, 1 << 40)
+    mine.gpu_map(mine.memory(4 << 20, huge=True), 4 << 20, base)
+    call, uuid = nv_uvm.UNMAP_EXTERNAL, mine.uuid
+    part = base + (1 << 20)
+    assert status(mine.unified, call, base=part, length=1 << 20, gpuUuid=uuid) == 0x1E
+    assert table(mine).is_mapped(base, 4 << 20)
+    mine.unified(call, base=base + (2 << 20), length=2 << 20, gpuUuid=uuid)
+    assert table(mine).ranges() == [(base, base + (2 << 20), 7)]
 
 
 @pytest.mark.refusal
