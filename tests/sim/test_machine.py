@@ -104,6 +104,17 @@ def test_descriptors_are_real_and_closed(machine):
     assert m.open_files == 0
 
 
+@pytest.mark.refusal
+def test_a_refused_open_leaves_no_descriptor(machine):
+    m = machine(gpu="sm_90")
+    m.lose_gpu(0)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(OSError, match="off the bus"):
+            m.open("/dev/nvidia0")
+    assert (m.open_files, len(os.listdir("/proc/self/fd"))) == (0, before)
+
+
 def test_shutting_down_closes_what_was_left_open(machine):
     m = machine()
     fd = m.open("/dev/kfd")

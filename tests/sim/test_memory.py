@@ -1,6 +1,7 @@
 import ctypes
 
 import pytest
+from user_pages import PAGE, Pages
 
 from hcq.errors import SimFault
 from sim.memory import GpuMemory, PageFault
@@ -151,3 +152,58 @@ def test_an_unaligned_word_is_refused(memory):
     memory.map(BASE, 4096)
     with pytest.raises(SimFault, match="not aligned"):
         memory.read64(BASE + 4)
+
+
+# Pages of the program's own
+
+
+@pytest.fixture
+def lent(memory):
+    """Four pages of the program's, mapped as such."""
+    pages = Pages(4)
+    memory.map(pages.address, pages.size, lent=True)
+    return pages
+
+
+def test_lent_pages_are_read_and_written(memory, lent):
+    memory.write(lent.address + 10, b"abc")
+    memory.move(lent.address + PAGE, lent.address + 8, 8)
+    assert lent.read(PAGE, 5) == b"\0\0abc"
+
+
+@pytest.mark.refusal
+def test_a_lent_page_that_is_gone_is_a_page_fault_of_its_first_byte(memory, lent):
+    lent.unmap(2, 1)
+    assert memory.read(lent.address, 2 * PAGE) == bytes(2 * PAGE)
+    with pytest.raises(PageFault, match="not-present; the program has unmapped") as caught:
+        memory.read(lent.address + 10, 3 * PAGE)
+    assert (caught.value.kind, caught.value.address) == ("not-present", lent.address + 2 * PAGE)
+    assert memory.note_of(lent.address + 2 * PAGE).startswith("the program has unmapped")
+
+
+@pytest.mark.refusal
+def test_a_lent_page_that_may_not_be_written_any_more_is_gone(memory, lent):
+    lent.protect(1)
+    with pytest.raises(PageFault, match="not-present"):
+        memory.write32(lent.address, 1)
+
+
+def test_native_code_does_not_see_lent_pages_that_are_gone(memory, lent):
+    lent.unmap(0, 2)
+    with memory.in_use():
+        assert memory.ranges() == [(lent.address + 2 * PAGE, lent.address + 4 * PAGE, 3)]
+
+
+def test_lent_pages_that_are_gone_can_be_unmapped(memory, lent):
+    lent.unmap(1)
+    memory.unmap(lent.address, 2 * PAGE)
+    memory.unmap(lent.address + 2 * PAGE, 2 * PAGE)
+    assert memory.ranges() == []
+    assert memory.note_of(lent.address) == ""
+
+
+@pytest.mark.refusal
+def test_what_is_not_lent_is_not_unmapped_twice(memory, lent):
+    memory.unmap(lent.address, PAGE)
+    with pytest.raises(PageFault, match=r"not-present$"):
+        memory.unmap(lent.address, PAGE)

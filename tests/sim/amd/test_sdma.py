@@ -69,6 +69,32 @@ def test_a_copy_upwards_into_itself_repeats_its_start(copier):
     assert list(s.a.region.read(0, 13)) == [0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 13 - 1]
 
 
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize(("size", "distance"), [(1, 1), (23, 1), (24, 3), (1000, 7), (99, 50)])
+def test_a_copy_into_itself_goes_byte_by_byte(copier, size, distance, backwards):
+    s = copier()
+    expected = [byte % 256 for byte in range(2000)]
+    low, high = 500, 500 + distance
+    to, source = (low, high) if backwards else (high, low)
+    for at in reversed(range(size)) if backwards else range(size):
+        expected[to + at] = expected[source + at]
+    start, header = s.a.address, 1 | backwards << 25
+    s.queue.submit(*copy(start + to, start + source, size, header=header))
+    assert s.queue.finished()
+    assert list(s.a.region.read(0, 2000)) == expected
+
+
+def test_a_long_copy_into_itself_is_soon_done(copier):
+    s = copier(seed=None)
+    s.a.region.write(0, b"x")
+    size = (1 << 20) - 1  # one byte at a time this would be a million copies
+    for _ in range(40):
+        s.queue.put(copy(s.a.address + 1, s.a.address, size))
+    s.queue.ring_doorbell()
+    assert s.queue.finished()
+    assert s.a.region.read(0, 1 << 20) == b"x" * (1 << 20)
+
+
 def test_a_backward_copy_upwards_into_itself_is_right(copier):
     s = copier()
     s.queue.submit(*copy(s.a.address + 3, s.a.address, 9, header=1 | 1 << 25))

@@ -294,6 +294,9 @@ def test_actions_that_start_nothing(bench, action):
         ({"release": 1, "release_size": 3}, "STRUCTURE_SIZE 3"),
         ({"release": 1, "release_at": 8}, "not aligned to 16 bytes"),
         ({"width": 2**31}, "a grid of"),
+        ({"bits": 2 << 2144}, "gpc_cga_width 2: clusters are not simulated"),
+        ({"bits": 4 << 2152 | 1 << 2144}, "gpc_cga_height 4: clusters are not simulated"),
+        ({"bits": 63 << 2160}, "gpc_cga_depth 63: clusters are not simulated"),
     ],
 )
 def test_what_a_record_may_not_say(bench, changes, text):
