@@ -57,6 +57,8 @@ class Builder:
         self.cells: list[int] = []  # addresses its signals write
         # What slots must come to: (verb, address, alignment, how far above a multiple of it).
         self.alignments: list[tuple[str, Formula, int, int]] = []
+        # And what must fit in a word: (what, value).
+        self.narrow: list[tuple[str, Formula]] = []
         # Sizes of grids that are slots, each with its limit once: the program, axis and block.
         self.grids: dict[tuple[Formula, int], tuple[Any, int, tuple[int, ...]]] = {}
         # By argument block: words that launches need there and that it came without, each
@@ -143,12 +145,21 @@ class Builder:
                 self.grids.setdefault((formula(size), limit), (program, axis, block))
 
     def check_slots(self, values: Mapping[str, int]) -> None:
-        """FieldError where the values of slots make a verb's address misaligned; LaunchError
-        where they make a grid larger than its limit."""
+        """FieldError where the values of slots make a verb's address misaligned or its value
+        too large; LaunchError where they make a grid larger than its limit."""
         for verb, address, alignment, above in self.alignments:
             self._check_aligned(verb, address.of(values[address.slot.name]), alignment, above)
+        for what, value in self.narrow:
+            word32(value.of(values[value.slot.name]), what)
         for (size, _), (program, axis, block) in self.grids.items():
             program.check_axis(axis, size.of(values[size.slot.name]), block)
+
+    def _fits_word(self, what: str, value: Number) -> None:
+        """Refuse more than 32 bits (FieldError); of slots at submit."""
+        if isinstance(value, Slot | Formula):
+            self.narrow.append((what, formula(value)))
+        else:
+            word32(value, what)
 
     def _check_aligned(self, verb: str, address: int, alignment: int, above: int = 0) -> None:
         if (address - above) % alignment:

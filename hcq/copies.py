@@ -131,6 +131,16 @@ def check_buffer(buffer: Any, call: str) -> None:
         )
 
 
+def check_address(address: Any, call: str) -> None:
+    """BufferUseError for what is no address."""
+    if not isinstance(address, int):
+        raise BufferUseError(
+            f"{call} takes an address, not {type(address).__name__}",
+            facts={"given": repr(address)},
+            hint="give buffer.address, or the address of a signal cell",
+        )
+
+
 def _bytes(data: Any) -> memoryview:
     try:
         view = memoryview(data)

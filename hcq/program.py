@@ -13,13 +13,20 @@ from hcq.queue import check_axes
 _INTS = frozenset((int,))
 
 
-def check_program(program: Any, call: str) -> None:
-    """LaunchError for what is no program."""
+def check_program(program: Any, call: str, device: Any = None) -> None:
+    """LaunchError for what is no program, or one that another device loaded."""
     if not isinstance(program, BaseProgram):
         raise LaunchError(
             f"{call} takes a program, not {type(program).__name__}",
             facts={"given": repr(program)},
             hint="give what device.load() returned",
+        )
+    if device is not None and program.device is not device:
+        raise LaunchError(
+            f"{device.name}: kernel {program.name} was loaded on {program.device!r}",
+            device=device.name,
+            facts={"kernel": program.name, "loaded_on": program.device, "given_to": device},
+            hint="load it on each device that runs it",
         )
 
 

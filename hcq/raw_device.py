@@ -15,8 +15,8 @@ from typing import Any, Self
 from hcq.arguments_ring import ArgumentRing
 from hcq.buffers import Buffers, Statistics
 from hcq.builder import check_queue
-from hcq.copies import Copies, check_buffer
-from hcq.errors import BufferUseError, HcqError, LaunchError, QueueError
+from hcq.copies import Copies, check_address, check_buffer
+from hcq.errors import BufferUseError, HcqError
 from hcq.interrupt import unbroken
 from hcq.memory import Buffer
 from hcq.opening import check_settings
@@ -220,7 +220,7 @@ class RawDevice:
 
     def buffers_at(self, address: int) -> str:
         """What lies at or nearest to an address, as text."""
-        _check_address(address, "buffers_at")
+        check_address(address, "buffers_at")
         with self.work.lock:
             return self._describe(address)
 
@@ -264,22 +264,12 @@ class RawDevice:
         size, a numpy scalar as its own type: code objects do not tell types. For a float
         parameter give 3.0, not 3.
         """
-        check_program(program, "arguments")
-        self._check_loaded(program)
+        check_program(program, "arguments", self)
         if grid is not None and block is not None:
             # Here already: a block of arguments is only given back by a submission.
             program.check_launch(grid, block)
             check_known(program.name, grid)
         return self._lay_down(program, values, grid, block)
-
-    def _check_loaded(self, program: Any) -> None:
-        if program.device is not self:
-            raise LaunchError(
-                f"{self.name}: kernel {program.name} was loaded on {program.device!r}",
-                device=self.name,
-                facts={"kernel": program.name, "loaded_on": program.device, "given_to": self},
-                hint="load it on each device that runs it",
-            )
 
     @unbroken
     def launch(
@@ -295,7 +285,7 @@ class RawDevice:
 
         `values` are packed as `arguments()` says: ints as integers, floats as floats.
         """
-        check_program(program, "launch")
+        check_program(program, "launch", self)
         queue = self.work.queue(COMPUTE)
         arguments = self.arguments(program, values, grid, block)
         try:
@@ -399,13 +389,6 @@ class RawDevice:
 
     def wait_signal(self, signal: Signal, value: int, timeout: float | None = None) -> None:
         """Until a signal holds at least a value."""
-        if not isinstance(signal, Signal) or not isinstance(value, int):
-            raise QueueError(
-                f"{self.name}: wait_signal takes a signal cell and a whole number",
-                device=self.name,
-                facts={"signal": repr(signal), "value": repr(value)},
-                hint="take a cell with device.signals.take()",
-            )
         self.work.wait_signal(signal, value, timeout)
 
     def synchronize(self, timeout: float | None = None) -> None:
@@ -424,7 +407,7 @@ class RawDevice:
         return self._nanoseconds(last - first)
 
     def _read64(self, address: int) -> int:
-        _check_address(address, "time")
+        check_address(address, "time")
         cell = self.signals.at(address)
         if cell is not None:
             region, at = cell
@@ -440,12 +423,3 @@ class RawDevice:
         buffer, offset = found
         buffer.check(offset, 8)
         return int.from_bytes(buffer.view()[offset : offset + 8], "little")
-
-
-def _check_address(address: Any, call: str) -> None:
-    if not isinstance(address, int):
-        raise BufferUseError(
-            f"{call} takes an address, not {type(address).__name__}",
-            facts={"given": repr(address)},
-            hint="give buffer.address, or the address of a signal cell",
-        )

@@ -214,6 +214,13 @@ class Work:
     def wait_signal(self, signal: Signal, value: int, timeout: float | None = None) -> None:
         """Until a signal holds at least a value."""
         self.usable()
+        if not isinstance(signal, Signal) or not isinstance(value, int):
+            raise QueueError(
+                f"{self.name}: wait_signal takes a signal cell and a whole number",
+                device=self.name,
+                facts={"signal": repr(signal), "value": repr(value)},
+                hint="take a cell with device.signals.take()",
+            )
 
         def late(limit: float, is_hang: bool) -> Exception:
             waited = f"signal {signal.address:#x} >= {value}"

@@ -37,7 +37,7 @@ class ComputeQueue(_Queue):
     def signal(self, address: Number, value: Number) -> Self:
         """Write time, then value (64 bits), once everything before is done and visible."""
         self._address("signal", address, 8)
-        word32(value, "signal value")
+        self._fits_word("signal value", value)
         self._signals(address)
         # The time goes first: who sees the value must find the time beside it.
         self.timestamp(address + TIME_OFFSET)
@@ -121,7 +121,7 @@ class CopyQueue(_Queue):
     def signal(self, address: Number, value: Number) -> Self:
         """Write time, then value (its low 32 bits; above that FieldError)."""
         self._address("signal", address, 8)
-        word32(value, "signal value")
+        self._fits_word("signal value", value)
         self._signals(address)
         self._packet(*sdma.cache_request(gl2_wb=1))
         self.timestamp(address + TIME_OFFSET)

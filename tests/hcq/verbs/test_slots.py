@@ -51,6 +51,21 @@ def test_a_slot_that_misaligns_a_timestamp_is_refused(device, chip, batch, kind)
     assert cell.region.read64(8) > 0
 
 
+@pytest.mark.row("BAT-03")
+@pytest.mark.refusal
+@pytest.mark.parametrize("chip", ["gfx1100"])
+@pytest.mark.parametrize("kind", ["compute", "copy"])
+def test_a_slot_above_what_a_signal_takes_is_refused(device, batch, kind):
+    cell = device.signals.take()
+    batch.queue(kind).signal(cell.address, N + 1)
+    with pytest.raises(FieldError, match="signal value: 0x100000000 does not fit in 32 bits"):
+        batch.submit({N: (1 << 32) - 1})
+    assert batch.words_written == 0
+    device.wait(batch.submit({N: (1 << 32) - 2}))
+    assert cell.value == (1 << 32) - 1
+    device.signals.give(cell)
+
+
 @pytest.mark.row("HCQ-16")
 @pytest.mark.row("BAT-03")
 @pytest.mark.refusal
