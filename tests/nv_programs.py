@@ -319,6 +319,9 @@ INNER:
     "part_barrier": """
   bar.sync 1, 64;
   st.global.u32 [%ct], %thread;""",
+    "endless_barrier": """
+  bar.sync 1, 256;
+  st.global.u32 [%ct], %thread;""",
     "packed": """
   ld.global.u32 %r1, [%at]; ld.global.u32 %r2, [%bt];
   add.f16x2 %r3, %r1, %r2;

@@ -19,6 +19,7 @@ from sim.isa.native import Library, load_library
 from sim.isa.native_launch import ACCESS, NativeLaunch
 from sim.memory import PageFault
 from sim.nv.sass import frame
+from sim.nv.sass.convergence import STUCK_LANES
 from sim.nv.sass.kernels import Kernel, Kernels, explain
 from sim.nv.sass.launch import LaunchRecord, ThreadRecord
 from sim.nv.sass.translate import WANTS_PART
@@ -220,6 +221,9 @@ class _Run(NativeLaunch[Kernel, ThreadRecord]):
         kind = record.get(state.FAULT)
         if kind == state.FAULT_ILLEGAL:
             text = f"at {pc:#x}: {explain(self._kernel, offset)}"
+            return WarpFault("illegal", pc, "execute", pc, text)
+        if kind == state.FAULT_STUCK:
+            text = f"at {pc:#x}: {STUCK_LANES} are not simulated"
             return WarpFault("illegal", pc, "execute", pc, text)
         access = ACCESS[record.get(state.FAULT_ACCESS)]
         name = KINDS[kind]

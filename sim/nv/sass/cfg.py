@@ -112,13 +112,23 @@ def successors(instruction: Instruction) -> tuple[int, ...]:
     """Known places where lanes go from a control instruction."""
     name = instruction.name
     known: list[int] = []
-    if name in ("BRA", "CALL") and instruction.target is not None:
+    if is_repeated(instruction):
+        known.append(instruction.address)
+    if name in ("BRA", "CALL", "WARPSYNC") and instruction.target is not None:
         known.append(instruction.target)
-    stops = name in ("BRA", "BRX", "RET", "EXIT", "CALL", "BPT")
+    stops = name in ("BRA", "BRX", "RET", "EXIT", "CALL", "BPT", "ENDCOLLECTIVE")
     unconditional = stops and not is_conditional(instruction) and not is_divergence(instruction)
     if name == "CALL" or not unconditional:
         known.append(after(instruction))
     return tuple(known)
+
+
+def is_repeated(instruction: Instruction) -> bool:
+    """Whether lanes may come to an instruction and stay there, to do it later or again."""
+    name = instruction.name
+    if name == "WARPSYNC" and {"EXCLUSIVE", "COLLECTIVE"} & set(instruction.modifiers):
+        return True
+    return name == "BAR" or (name in ("WARPSYNC", "BSYNC") and is_conditional(instruction))
 
 
 def is_divergence(instruction: Instruction) -> bool:

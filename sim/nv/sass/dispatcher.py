@@ -1,13 +1,16 @@
-"""LLVM text of the choice of lanes that run next, for a warp whose lanes stand apart.
+"""LLVM text of how the lanes of a warp that stand apart wait, meet, and take turns.
 
 `i32 dispatch(thread, warp)` picks the lanes at the lowest place among those that do not wait
-at a convergence point, and returns that place. If all wait, the barrier that will never be
-complete is given up for the lanes that wait lowest. After a turn that did not end (a loop
-around a lock), the choice goes to other lanes, so that whoever holds the lock gets on. Lanes
-whose loop has a YIELD are not waited for then.
+at a convergence point, and returns that place; STUCK if all wait for ever. After a turn that did
+not end (a loop around a lock), the choice goes to other lanes, so that whoever holds the lock
+gets on. Lanes whose loop has a YIELD are not waited for at a BSYNC then.
+
+`i1 meet(thread, warp, key, after, sync)`: the lanes that run have come to a convergence point,
+with the lanes that each waits for in WANTED. Whoever they complete goes on: true if that is the
+lanes that run now, false if dispatch has to find out. Lanes that end or leave a barrier
+complete others' waits too; dispatch sees to that.
 """
 
-from sim.isa import state
 from sim.nv.sass import frame
 
 
@@ -17,34 +20,83 @@ def _word(name: str, word: int) -> str:
   %{name} = load i32, ptr %{name}p"""
 
 
+def _row(name: str, row: int) -> str:
+    return f"""
+  %{name}p = getelementptr i8, ptr %w, i64 {frame.row_offset(row)}
+  %{name} = load <32 x i32>, ptr %{name}p, align 64"""
+
+
+def _spread(name: str, value: str) -> str:
+    return f"""
+  %{name}1 = insertelement <32 x i32> poison, i32 {value}, i64 0
+  %{name} = shufflevector <32 x i32> %{name}1, <32 x i32> poison, <32 x i32> zeroinitializer"""
+
+
 _MINIMUM = "call i32 @llvm.vector.reduce.smin.v32i32(<32 x i32>"
 
-DISPATCHER = f"""
+_DISPATCH = f"""
 define internal i32 @dispatch(ptr %t, ptr %w) #0 {{
-entry:{_word("live", frame.LIVE)}{_word("blocked", frame.BLOCKED)}{_word("rotate", frame.ROTATE)}
+entry:
+  br label %again
+again:{_word("live", frame.LIVE)}{_word("blocked", frame.BLOCKED)}{_word("rotate", frame.ROTATE)}
 {_word("leader", frame.LEADER)}{_word("yielded", frame.YIELDED)}
+{_word("exclusive", frame.EXCLUSIVE)}{_word("syncing", frame.SYNCING)}{_row("places", frame.PLACES)}
   %activep = getelementptr i8, ptr %w, i64 {4 * frame.ACTIVE}
   %limitp = getelementptr i8, ptr %w, i64 {4 * frame.LIMIT}
-  %rowp = getelementptr i8, ptr %w, i64 {frame.row_offset(frame.PLACES)}
-  %places = load <32 x i32>, ptr %rowp, align 64
   %open = xor i32 %blocked, -1
   %free = and i32 %live, %open
-  %stuck = icmp eq i32 %free, 0
-  %able = select i1 %stuck, i32 %live, i32 %free
+  %first = and i32 %free, %exclusive
+  %isfirst = icmp ne i32 %first, 0
+  %still = select i1 %isfirst, i32 %exclusive, i32 0
+  store i32 %still, ptr %exclusivep
+  %able = select i1 %isfirst, i32 %first, i32 %free
+  %turns = icmp ne i32 %rotate, 0
+  %nobody = icmp eq i32 %able, 0
+  %notfirst = xor i1 %isfirst, true
+  %lookround = and i1 %turns, %notfirst
+  %look = or i1 %nobody, %lookround
+  br i1 %look, label %waits, label %pick
+waits:                                    ; does somebody wait for lanes that are gone?
+  %waiting0 = and i32 %live, %blocked
+  %group0 = call i32 @complete(ptr %w, i32 %waiting0)
+  %freed = icmp ne i32 %group0, 0
+  br i1 %freed, label %free0, label %others
+free0:
+  call void @release(ptr %w, i32 %group0)
+  br label %again
+others:
+  %gaveway = icmp ne i32 %yielded, 0
+  %notheld = xor i32 %syncing, -1
+  %loose0 = and i32 %live, %notheld
+  %isloose = icmp ne i32 %loose0, 0
+  %mayturn = and i1 %isloose, %turns
+  %gives = and i1 %gaveway, %mayturn
+  %stays = xor i1 %gives, true
+  %stuck = and i1 %nobody, %stays
+  br i1 %stuck, label %never, label %pick
+never:
+  %livev = bitcast i32 %live to <32 x i1>
+  %alls = select <32 x i1> %livev, <32 x i32> %places, <32 x i32> splat (i32 {frame.NEVER})
+  %where = {_MINIMUM} %alls)
+  store i32 %where, ptr %leaderp
+  ret i32 {frame.STUCK}
+pick:
   %ablev = bitcast i32 %able to <32 x i1>
   %ranked = select <32 x i1> %ablev, <32 x i32> %places, <32 x i32> splat (i32 {frame.NEVER})
   %lowest = {_MINIMUM} %ranked)
-  %turns = icmp ne i32 %rotate, 0
   br i1 %turns, label %other, label %choose
 other:                                    ; the first lane behind the last leader, at another place
   %last = load i32, ptr %activep
   %notlast = xor i32 %last, -1
-  %gaveway = icmp ne i32 %yielded, 0
-  %any = select i1 %gaveway, i32 %live, i32 %able
+  %gave = icmp ne i32 %yielded, 0
+  %held = xor i32 %syncing, -1
+  %loose = and i32 %live, %held
+  %all = select i1 %isfirst, i32 %able, i32 %loose
+  %any = select i1 %gave, i32 %all, i32 %able
   store i32 0, ptr %yieldedp
-  %others = and i32 %any, %notlast
-  %none = icmp eq i32 %others, 0
-  %pool = select i1 %none, i32 %any, i32 %others
+  %rest0 = and i32 %any, %notlast
+  %none = icmp eq i32 %rest0, 0
+  %pool = select i1 %none, i32 %any, i32 %rest0
   %next = add i32 %leader, 1
   %shift = and i32 %next, 31
   %turned = call i32 @llvm.fshr.i32(i32 %pool, i32 %pool, i32 %shift)
@@ -53,14 +105,12 @@ other:                                    ; the first lane behind the last leade
   %who = and i32 %sum, 31
   store i32 %who, ptr %leaderp
   store i32 0, ptr %rotatep
-  %itsp = getelementptr i32, ptr %rowp, i32 %who
+  %itsp = getelementptr i32, ptr %placesp, i32 %who
   %its = load i32, ptr %itsp
   br label %choose
 choose:
-  %place = phi i32 [ %lowest, %entry ], [ %its, %other ]
-  %from = phi i32 [ %able, %entry ], [ %any, %other ]
-  %first = insertelement <32 x i32> poison, i32 %place, i64 0
-  %placev = shufflevector <32 x i32> %first, <32 x i32> poison, <32 x i32> zeroinitializer
+  %place = phi i32 [ %lowest, %pick ], [ %its, %other ]
+  %from = phi i32 [ %able, %pick ], [ %any, %other ]{_spread("placev", "%place")}
   %herev = icmp eq <32 x i32> %places, %placev
   %here = bitcast <32 x i1> %herev to i32
   %group = and i32 %here, %from
@@ -68,7 +118,7 @@ choose:
   %kept = and i32 %blocked, %apart
   store i32 %kept, ptr %blockedp
   store i32 %group, ptr %activep
-  %waiting = and i32 %free, %apart
+  %waiting = and i32 %able, %apart
   %waitingv = bitcast i32 %waiting to <32 x i1>
   %rest = select <32 x i1> %waitingv, <32 x i32> %places, <32 x i32> splat (i32 {frame.NEVER})
   %nearest = {_MINIMUM} %rest)
@@ -76,91 +126,155 @@ choose:
   store i32 %limit, ptr %limitp
   ret i32 %place
 }}
+"""
 
-; Whether the lanes `need` have all come to a convergence point; if so they run, else they wait.
-define internal i1 @arrive(ptr %t, ptr %w, i32 %need, i32 %after) #0 {{
-entry:{_word("live", frame.LIVE)}{_word("blocked", frame.BLOCKED)}{_word("active", frame.ACTIVE)}
-  %rowp = getelementptr i8, ptr %w, i64 {frame.row_offset(frame.PLACES)}
-  %places = load <32 x i32>, ptr %rowp, align 64
-  %first = insertelement <32 x i32> poison, i32 %after, i64 0
-  %afterv = shufflevector <32 x i32> %first, <32 x i32> poison, <32 x i32> zeroinitializer
-  %herev = icmp eq <32 x i32> %places, %afterv
-  %here = bitcast <32 x i1> %herev to i32
-  %waits = and i32 %here, %blocked
-  %come = or i32 %waits, %active
-  %wanted = and i32 %need, %live
-  %missing0 = xor i32 %come, -1
-  %missing = and i32 %wanted, %missing0
-  %all = icmp eq i32 %missing, 0
-  br i1 %all, label %go, label %wait
-go:
-  store i32 %come, ptr %activep
-  %gone = xor i32 %come, -1
-  %left = and i32 %blocked, %gone
-  store i32 %left, ptr %blockedp
-  ret i1 true
-wait:
-  %more = or i32 %blocked, %active
-  store i32 %more, ptr %blockedp
+_MEET = f"""
+define internal i1 @meet(ptr %t, ptr %w, i32 %key, i32 %after, i32 %sync) #0 {{
+entry:{_word("blocked", frame.BLOCKED)}{_word("syncing", frame.SYNCING)}
+{_word("active", frame.ACTIVE)}{_row("places", frame.PLACES)}{_row("keys", frame.KEYS_OF_WAITS)}
+  %exclusivep = getelementptr i8, ptr %w, i64 {4 * frame.EXCLUSIVE}
+  store i32 0, ptr %exclusivep{_spread("afterv", "%after")}{_spread("keyv", "%key")}
   %activev = bitcast i32 %active to <32 x i1>
   %moved = select <32 x i1> %activev, <32 x i32> %afterv, <32 x i32> %places
-  store <32 x i32> %moved, ptr %rowp, align 64
+  store <32 x i32> %moved, ptr %placesp, align 64
+  %named = select <32 x i1> %activev, <32 x i32> %keyv, <32 x i32> %keys
+  store <32 x i32> %named, ptr %keysp, align 64
+  %more = or i32 %blocked, %active
+  store i32 %more, ptr %blockedp
+  %syncs = and i32 %active, %sync
+  %moresyncs = or i32 %syncing, %syncs
+  store i32 %moresyncs, ptr %syncingp
+  %kind = add i32 %key, 1
+  %kindbit = and i32 %kind, 2
+  %alone0 = and i32 %kindbit, %sync
+  %alone = icmp ne i32 %alone0, 0
+  br label %look
+look:
+  %pending = phi i32 [ %active, %entry ], [ %left, %some ]
+  %come = phi i32 [ 0, %entry ], [ %come1, %some ]
+  %group = call i32 @complete(ptr %w, i32 %pending)
+  %none = icmp eq i32 %group, 0
+  br i1 %none, label %over, label %some
+some:
+  call void @release(ptr %w, i32 %group)
+  %come1 = or i32 %come, %group
+  %notgroup = xor i32 %group, -1
+  %left = and i32 %pending, %notgroup
+  %noneleft = icmp eq i32 %left, 0
+  %stop = or i1 %noneleft, %alone
+  br i1 %stop, label %over, label %look
+over:
+  %all = phi i32 [ %come, %look ], [ %come1, %some ]
+  %herev = icmp eq <32 x i32> %moved, %afterv
+  %here = bitcast <32 x i1> %herev to i32
+  %away = xor i32 %here, -1
+  %elsewhere = and i32 %all, %away
+  %together = icmp eq i32 %elsewhere, 0
+  %anybody = icmp ne i32 %all, 0
+  %notalone = xor i1 %alone, true
+  %a = and i1 %together, %anybody
+  %go = and i1 %a, %notalone
+  br i1 %go, label %on, label %off
+on:
+  store i32 %all, ptr %activep
+  ret i1 true
+off:
   ret i1 false
+}}
+"""
+
+# i32 complete(warp, candidates): the first group of waiting lanes, one of the candidates among
+# them, of whom nobody is missing; 0 if there is none.
+_COMPLETE = f"""
+define internal i32 @complete(ptr %w, i32 %candidates) #0 {{
+entry:{_word("live", frame.LIVE)}{_word("blocked", frame.BLOCKED)}
+{_row("wanted", frame.WANTED)}{_row("keys", frame.KEYS_OF_WAITS)}
+  br label %look
+look:
+  %pending = phi i32 [ %candidates, %entry ], [ %left, %no ]
+  %none = icmp eq i32 %pending, 0
+  br i1 %none, label %nothing, label %lane
+lane:
+  %number = call i32 @llvm.cttz.i32(i32 %pending, i1 true)
+  %maskp = getelementptr i32, ptr %wantedp, i32 %number
+  %mask = load i32, ptr %maskp
+  %keyp = getelementptr i32, ptr %keysp, i32 %number
+  %key = load i32, ptr %keyp{_spread("maskv", "%mask")}{_spread("keyv", "%key")}
+  %samemask = icmp eq <32 x i32> %wanted, %maskv
+  %samekey = icmp eq <32 x i32> %keys, %keyv
+  %samev = and <32 x i1> %samemask, %samekey
+  %same0 = bitcast <32 x i1> %samev to i32
+  %same = and i32 %same0, %blocked
+  %notsame = xor i32 %same, -1
+  %needed = and i32 %mask, %live
+  %missing = and i32 %needed, %notsame
+  %all = icmp eq i32 %missing, 0
+  br i1 %all, label %yes, label %no
+no:
+  %bit = shl i32 1, %number
+  %seen = or i32 %same, %bit
+  %notseen = xor i32 %seen, -1
+  %left = and i32 %pending, %notseen
+  br label %look
+yes:
+  ret i32 %same
+nothing:
+  ret i32 0
+}}
+
+; A group goes on: at one place and before others if its key says so.
+define internal void @release(ptr %w, i32 %group) #0 {{
+entry:{_word("live", frame.LIVE)}{_word("blocked", frame.BLOCKED)}
+{_word("syncing", frame.SYNCING)}
+  %number = call i32 @llvm.cttz.i32(i32 %group, i1 true)
+  %keysp = getelementptr i8, ptr %w, i64 {frame.row_offset(frame.KEYS_OF_WAITS)}
+  %keyp = getelementptr i32, ptr %keysp, i32 %number
+  %key = load i32, ptr %keyp
+  %not = xor i32 %group, -1
+  %left = and i32 %blocked, %not
+  store i32 %left, ptr %blockedp
+  %leftsyncs = and i32 %syncing, %not
+  store i32 %leftsyncs, ptr %syncingp
+  %sync0 = lshr i32 %syncing, %number
+  %sync = and i32 %sync0, 1
+  %kind0 = add i32 %key, 1
+  %kind1 = lshr i32 %kind0, 1
+  %kind = and i32 %kind1, %sync
+  %first = icmp ne i32 %kind, 0
+  br i1 %first, label %alone, label %out
+alone:{_row("places", frame.PLACES)}
+  %exclusivep = getelementptr i8, ptr %w, i64 {4 * frame.EXCLUSIVE}
+  %whole = icmp eq i32 %group, %live
+  %others = select i1 %whole, i32 0, i32 %group
+  store i32 %others, ptr %exclusivep
+  %placep = getelementptr i32, ptr %placesp, i32 %number
+  %place = load i32, ptr %placep{_spread("placev", "%place")}
+  %groupv = bitcast i32 %group to <32 x i1>
+  %moved = select <32 x i1> %groupv, <32 x i32> %placev, <32 x i32> %places
+  store <32 x i32> %moved, ptr %placesp, align 64
+  br label %out
+out:
+  ret void
+}}
+
+; Nobody who waits at a BSYNC with this barrier's number waits for the lanes `gone` any more.
+define internal void @leave(ptr %w, i32 %barrier, i32 %gone) #0 {{
+entry:{_word("blocked", frame.BLOCKED)}{_word("syncing", frame.SYNCING)}
+{_row("wanted", frame.WANTED)}{_row("keys", frame.KEYS_OF_WAITS)}
+  %notsyncing = xor i32 %syncing, -1
+  %here = and i32 %blocked, %notsyncing
+  %herev = bitcast i32 %here to <32 x i1>
+  %numbers = and <32 x i32> %keys, splat (i32 15){_spread("barrierv", "%barrier")}
+  %same = icmp eq <32 x i32> %numbers, %barrierv
+  %which = and <32 x i1> %same, %herev
+  %not = xor i32 %gone, -1{_spread("notv", "%not")}
+  %less = and <32 x i32> %wanted, %notv
+  %new = select <32 x i1> %which, <32 x i32> %less, <32 x i32> %wanted
+  store <32 x i32> %new, ptr %wantedp, align 64
+  ret void
 }}
 declare i32 @llvm.vector.reduce.smin.v32i32(<32 x i32>)
 declare i32 @llvm.fshr.i32(i32, i32, i32)
 """
 
-
-# i64 reduction(thread, warp): over the warps of the block that were at the warp's last BAR.RED, the
-# lanes where its predicate held, and (high half) the lanes that took part. Another warp may be
-# one BAR.RED ahead, or have ended since.
-REDUCTION = f"""
-define internal i64 @reduction(ptr %t, ptr %w) #0 {{
-entry:
-  %formp = getelementptr i8, ptr %w, i64 {4 * frame.REDUCTION_FORM}
-  %form = load i32, ptr %formp
-  %number = lshr i32 %form, 1
-  %turn = and i32 %number, 1
-  %turn64 = zext i32 %turn to i64
-  %l = load ptr, ptr %t
-  %countp = getelementptr i8, ptr %l, i64 {state.WAVES}
-  %count = load i64, ptr %countp
-  %stridep = getelementptr i8, ptr %l, i64 {state.WAVE_STRIDE}
-  %stride = load i64, ptr %stridep
-  %firstp = getelementptr i8, ptr %t, i64 {state.WAVES_AT}
-  %first = load ptr, ptr %firstp
-  br label %warp
-warp:
-  %i = phi i64 [ 0, %entry ], [ %next, %done ]
-  %sum = phi i64 [ 0, %entry ], [ %total, %done ]
-  %at = mul i64 %i, %stride
-  %other = getelementptr i8, ptr %first, i64 %at
-  %otherp = getelementptr i8, ptr %other, i64 {4 * frame.REDUCTION_FORM}
-  %otherform = load i32, ptr %otherp
-  %othernumber = lshr i32 %otherform, 1
-  %skip = icmp ult i32 %othernumber, %number
-  br i1 %skip, label %done, label %add
-add:
-  %words = getelementptr i32, ptr %other, i64 %turn64
-  %yesp = getelementptr i8, ptr %words, i64 {4 * frame.REDUCTION}
-  %yes = load i32, ptr %yesp
-  %lanesp = getelementptr i8, ptr %words, i64 {4 * frame.REDUCTION_LANES}
-  %lanes = load i32, ptr %lanesp
-  %a = call i32 @llvm.ctpop.i32(i32 %yes)
-  %b = call i32 @llvm.ctpop.i32(i32 %lanes)
-  %a64 = zext i32 %a to i64
-  %b64 = zext i32 %b to i64
-  %up = shl i64 %b64, 32
-  %both = or i64 %up, %a64
-  %more = add i64 %sum, %both
-  br label %done
-done:
-  %total = phi i64 [ %sum, %warp ], [ %more, %add ]
-  %next = add i64 %i, 1
-  %again = icmp ult i64 %next, %count
-  br i1 %again, label %warp, label %out
-out:
-  ret i64 %total
-}}
-"""
+DISPATCHER = _DISPATCH + _MEET + _COMPLETE

@@ -15,15 +15,14 @@ from hcq.errors import SimFault
 from sim.isa import state
 from sim.isa.llvm_value import LlvmValue, own
 from sim.isa.value import U32, Value
-from sim.nv.sass import frame
+from sim.nv.sass import convergence, frame
 from sim.nv.sass.access import Access, guard_of
-from sim.nv.sass.dispatcher import REDUCTION
+from sim.nv.sass.block_barrier import BLOCK_BARRIER, OPEN, STUCK
 from sim.nv.sass.instruction import Instruction, Operand
 from sim.nv.sass.operands import INSTRUCTION_SIZE
 
 if TYPE_CHECKING:
     from sim.nv.sass.translate import Translator
-
 
 
 def _branch(t: Translator, i: Instruction) -> bool:
@@ -37,26 +36,29 @@ def _branch(t: Translator, i: Instruction) -> bool:
 
 
 def _divergence(t: Translator, i: Instruction) -> bool:
-    """BRA.DIV goes to its target unless the lanes of a uniform mask run together."""
+    """BRA.DIV and BRA.CONV: whether lanes of a uniform mask are missing, or none is.
+
+    Lanes that the guard leaves out count as missing; they go where the others go.
+    """
     after = i.address + INSTRUCTION_SIZE
     target = i.target
-    if "CONV" in i.modifiers or target is None:
-        raise SimFault(f"{i.spelling} is not simulated")
+    if target is None:
+        raise SimFault(f"{i.spelling} without a target is not simulated")
     registers = t.registers
     operand = next(o for o in i.sources if o.kind == "ureg")
     access = Access(i, registers)
     wanted: Value = access.word(operand)  # read here too: the other function may come by
-    if t.full:
+    condition = own(t.condition(i))
+    yes, no = (target, after) if "DIV" in i.modifiers else (after, target)
+    if t.full and condition.text == "true":
         # More lanes than the mask names cannot be missing.
-        t.advance(after, i.address)
+        t.advance(no, i.address)
         return True
     if operand.inv:
         wanted = ~wanted
-    running = LlvmValue(t.emitter, U32, registers.running_bits(), False)
+    there = LlvmValue(t.emitter, U32, registers.allowed_bits(condition), False)
     live = LlvmValue(t.emitter, U32, t.emitter.effect("load i32, ptr %livep"), False)
-    apart = (wanted & live & ~running) != 0
-    condition = t.condition(i)
-    t.split(t.both(condition, apart), target, after, i.address)
+    t.split((wanted & live & ~there) != 0, yes, no, i.address)
     return True
 
 
@@ -114,8 +116,7 @@ def _move_barrier(t: Translator, i: Instruction) -> bool:
 def _yield(t: Translator, _: Instruction) -> bool:
     """YIELD: the lanes that run may be waiting for what others do."""
     if not t.full:
-        place = t.emitter.effect(f"getelementptr i8, ptr %w, i64 {4 * frame.YIELDED}")
-        t.emitter.line(f"store i32 1, ptr {place}")
+        t.put_word(frame.YIELDED, "1")
     return False
 
 
@@ -132,120 +133,182 @@ def _break(t: Translator, i: Instruction) -> bool:
     """BREAK: nobody waits any more for the lanes that run."""
     registers = t.registers
     barrier = _convergence(i)
-    gone: Value = LlvmValue(t.emitter, U32, registers.allowed_bits(t.condition(i)), False)
+    bits = registers.allowed_bits(t.condition(i))
+    gone: Value = LlvmValue(t.emitter, U32, bits, False)
     left = registers.barrier(barrier.index) & ~gone
     text = own(left).text
     registers.replace_barrier(barrier.index, text)
+    if not t.full:
+        t.emitter.line(f"call void @leave(ptr %w, i32 {barrier.index}, i32 {bits})")
     return False
+
+
+def _some_stay(t: Translator, i: Instruction, condition: Value) -> None:
+    """Lanes that a guard leaves out go on; what is written next is for the others.
+
+    If there are both, the others come here again by themselves.
+    """
+    if own(condition).text == "true":
+        return
+    emitter, registers = t.emitter, t.registers
+    after = i.address + INSTRUCTION_SIZE
+    running = registers.running_bits()
+    bits = registers.mask_bits(condition).text
+    if running != "-1":
+        bits = emitter.effect(f"and i32 {bits}, {running}")
+    nobody = emitter.effect(f"icmp eq i32 {bits}, 0")
+    name = nobody[1:]
+    emitter.line(f"br i1 {nobody}, label %leave_{name}, label %some_{name}")
+    emitter.label(f"leave_{name}", follows=True)
+    t.advance(after, i.address)
+    emitter.label(f"some_{name}", follows=True)
+    everybody = emitter.effect(f"icmp eq i32 {bits}, {running}")
+    emitter.line(f"br i1 {everybody}, label %stay_{name}, label %both_{name}")
+    emitter.label(f"both_{name}", follows=True)
+    mask = emitter.effect(f"bitcast i32 {bits} to <32 x i1>")
+    here = f"<32 x i32> splat (i32 {i.address})"
+    t.stand(emitter.effect(f"select <32 x i1> {mask}, {here}, <32 x i32> splat (i32 {after})"))
+    t.apart()
+    emitter.label(f"stay_{name}", follows=True)
 
 
 def _synchronise(t: Translator, i: Instruction) -> bool:
     """BSYNC: wait for the lanes that the barrier names."""
-    registers = t.registers
-    barrier = _convergence(i)
-    need = "-1"
-    if own(t.condition(i)).text != "true":
-        raise SimFault(f"{i.spelling} with a condition is not simulated")
-    named = registers.barrier(barrier.index)  # read here too: the other function may come by
-    if not t.full:
-        need = registers.one(named).text
-    t.wait_for(need, i.address + INSTRUCTION_SIZE, i.address)
+    barrier = _convergence(i).index
+    named = t.registers.barrier(barrier)  # read here too: the other function may come by
+    _some_stay(t, i, t.condition(i))
+    after = i.address + INSTRUCTION_SIZE
+    if t.full:
+        t.advance(after, i.address)
+    else:
+        t.wait_for(named, after | barrier, after, i.address)
     return True
 
 
 def _warp_sync(t: Translator, i: Instruction) -> bool:
     """WARPSYNC: wait for the lanes of a mask."""
-    need = "-1"
+    registers, emitter = t.registers, t.emitter
     operand = next((o for o in i.sources if o.kind in ("reg", "imm", "const", "ureg")), None)
+    named: Value = registers.constant(U32, -1)
     if operand is not None:
-        named = t.registers.one(Access(i, t.registers).word(operand)).text
-        need = "-1" if t.full else named
-    if own(t.condition(i)).text != "true":
-        raise SimFault(f"{i.spelling} with a condition is not simulated")
-    t.wait_for(need, i.address + INSTRUCTION_SIZE, i.address)
+        named = Access(i, registers).word(operand)
+    _some_stay(t, i, t.condition(i))
+    after = i.address + INSTRUCTION_SIZE
+    key = convergence.key_of_sync(i, t.instructions.get)
+    if not t.full:
+        if i.target is not None:
+            t.put_row(frame.RETURN, f"splat (i32 {i.target})")
+        t.wait_for(named, key, after, i.address, sync=True)
+        return True
+    if "COLLECTIVE" in i.modifiers:
+        t.to_part(i.address)
+    elif convergence.is_exclusive(key):
+        every = registers.mask_bits(named == registers.constant(U32, -1)).text
+        whole = emitter.effect(f"icmp eq i32 {every}, -1")
+        name = whole[1:]
+        emitter.line(f"br i1 {whole}, label %whole_{name}, label %groups_{name}")
+        emitter.label(f"groups_{name}", follows=True)
+        t.to_part(i.address)
+        emitter.label(f"whole_{name}", follows=True)
+        t.advance(after, i.address)
+    else:
+        t.advance(after, i.address)
+    return True
+
+
+def _end_collective(t: Translator, _: Instruction) -> bool:
+    """ENDCOLLECTIVE: each lane goes where its WARPSYNC.COLLECTIVE said."""
+    emitter = t.emitter
+    row = emitter.effect(f"getelementptr i8, ptr %w, i64 {frame.row_offset(frame.RETURN)}")
+    t.stand(emitter.effect(f"load <32 x i32>, ptr {row}, align 64"))
+    t.put_word(frame.EXCLUSIVE, "0")
+    t.apart()
     return True
 
 
 def _barrier(t: Translator, i: Instruction) -> bool:
-    """BAR.SYNC of the whole block: first the lanes of the warp meet, then the warps."""
+    """BAR: first the lanes of the warp meet, then the warps."""
+    emitter, registers = t.emitter, t.registers
     after = i.address + INSTRUCTION_SIZE
-    guard = guard_of(i, t.registers)
-    count = threads_of_barrier(i)
-    if count is None or guard is not None:
-        raise SimFault(f"{i.spelling} of part of a block is not simulated")
-    if count:
-        _whole_block(t, i, count)
-    if "RED" in i.modifiers:
-        _contribute(t, i)
-    if t.full:
-        t.leave(after, state.BARRIER)
+    guard = guard_of(i, registers)
+    flag = Access(i, registers).flag(0) if "RED" in i.modifiers else None
+    if guard is not None:
+        _some_stay(t, i, guard)
+    if not t.full:
+        t.put_row(frame.WANTED, "splat (i32 -1)")
+        come = emitter.effect(
+            f"call i1 @meet(ptr %t, ptr %w, i32 {i.address}, i32 {i.address}, i32 -1)"
+        )
+        name = come[1:]
+        emitter.line(f"br i1 {come}, label %come_{name}, label %choose")
+        emitter.label(f"come_{name}")
+    if i.spelling in SIMPLE and not any(o.value or o.kind == "reg" for o in named_of(i)):
+        t.pause(after, state.BARRIER)
         return True
-    emitter = t.emitter
-    come = emitter.effect(f"call i1 @arrive(ptr %t, ptr %w, i32 -1, i32 {after})")
-    name = come[1:]
-    emitter.line(f"br i1 {come}, label %come_{name}, label %choose")
-    emitter.label(f"come_{name}", follows=True)
-    t.leave(after, state.BARRIER)
+    number, threads = _numbers(t, i)
+    t.extras["barrier"] = BLOCK_BARRIER
+    arrives = int("ARV" in i.modifiers)
+    came = "0" if flag is None else _brought(t, i, flag)
+    registers.running_bits()  # here, where what follows can see it
+    got = emitter.effect(
+        f"call i32 @barrier(ptr %t, ptr %w, i32 {number}, i32 {threads}, i32 {came}, i32 {arrives})"
+    )
+    name = got[1:]
+    on, stuck = f"i32 {OPEN}, label %on_{name}", f"i32 {STUCK}, label %stuck_{name}"
+    emitter.line(f"switch i32 {got}, label %shut_{name} [ {on} {stuck} ]")
+    emitter.label(f"stuck_{name}", follows=True)
+    t.fault(i.address, SimFault(f"{convergence.STUCK_WARPS} is not simulated"))
+    emitter.label(f"shut_{name}", follows=True)
+    t.pause(i.address, state.RUN)
+    emitter.label(f"on_{name}", follows=True)
+    t.advance(after, i.address)
     return True
 
 
-def threads_of_barrier(i: Instruction) -> int | None:
-    """How many threads meet at a barrier; 0: the whole block; None: it cannot be told."""
-    named = [o for o in i.sources if o.kind in ("imm", "reg")]
-    if "ARV" in i.modifiers or any(o.kind == "reg" for o in named):
-        return None
-    return sum(o.value for o in named[1:])
+SIMPLE = ("BAR.SYNC", "BAR.SYNC.DEFER_BLOCKING")
 
 
-def _whole_block(t: Translator, i: Instruction, count: int) -> None:
-    """A barrier of a number of threads has to be one of all the block's warps."""
-    emitter = t.emitter
-    launch = emitter.effect("load ptr, ptr %t")
-    place = emitter.effect(f"getelementptr i8, ptr {launch}, i64 {state.WAVES}")
-    warps = emitter.effect(f"load i64, ptr {place}")
-    whole = emitter.effect(f"icmp eq i64 {warps}, {-(-count // 32)}")
-    name = whole[1:]
-    emitter.line(f"br i1 {whole}, label %whole_{name}, label %part_{name}")
-    emitter.label(f"part_{name}", follows=True)
-    t.fault(i.address, SimFault(f"{i.spelling} of part of a block is not simulated"))
-    emitter.label(f"whole_{name}", follows=True)
+def named_of(i: Instruction) -> list[Operand]:
+    """The operands of a BAR: number, and threads if there are more."""
+    return [o for o in i.sources if o.kind in ("imm", "reg")]
 
 
-def _contribute(t: Translator, i: Instruction) -> None:
-    """BAR.RED: each warp leaves the lanes where its predicate holds, for B2R to combine.
+def _numbers(t: Translator, i: Instruction) -> tuple[str, str]:
+    """The number of a barrier and how many threads meet there (0: all), i32.
 
-    Two places in turn: a warp can be one barrier ahead of one that has not read yet.
+    Both in one register: the number is below the threads.
     """
+    registers, access = t.registers, Access(i, t.registers)
+    named = named_of(i)
+    number: Value = registers.one(access.word(named[0]))
+    threads: Value = registers.constant(U32, 0)
+    if len(named) > 1:
+        threads = registers.one(access.word(named[1]))
+    if [o.kind for o in named] == ["reg", "reg"]:
+        threads = (threads >> 16) & 0xFFF
+    return own(number).text, own(threads).text
+
+
+def _brought(t: Translator, i: Instruction, flag: Value) -> str:
+    """What a warp brings to a BAR.RED: how many lanes say yes, of AND how many say no; i32."""
     emitter, registers = t.emitter, t.registers
-    access = Access(i, registers)
-    running = LlvmValue(emitter, U32, registers.running_bits(), False)
-    bits = registers.mask_bits(access.flag(0)) & running
-    form = LlvmValue(emitter, U32, t.word(frame.REDUCTION_FORM), False)
-    number = (form >> 1) + 1
-    turn = number & 1
-    kind = 1 if "AND" in i.modifiers else 0
-    for at, value in ((frame.REDUCTION, bits), (frame.REDUCTION_LANES, running)):
-        place = own((turn + at) << 2).text
-        pointer = emitter.effect(f"getelementptr i8, ptr %w, i32 {place}")
-        emitter.line(f"store i32 {own(value).text}, ptr {pointer}")
-    pointer = emitter.effect(f"getelementptr i8, ptr %w, i64 {4 * frame.REDUCTION_FORM}")
-    emitter.line(f"store i32 {own((number << 1) | kind).text}, ptr {pointer}")
+    asks_all = "AND" in i.modifiers
+    bits: Value = registers.mask_bits(~flag if asks_all else flag)
+    bits = bits & LlvmValue(emitter, U32, registers.running_bits(), False)
+    emitter.declarations.add("declare i32 @llvm.ctpop.i32(i32)")
+    t.put_word(frame.REDUCTION_FORM, str(int(asks_all)))
+    return emitter.effect(f"call i32 @llvm.ctpop.i32(i32 {own(bits).text})")
 
 
 def _read_barrier(t: Translator, i: Instruction) -> bool:
-    """B2R.RESULT: what the last BAR.RED of the block came to."""
+    """B2R.RESULT: what the last BAR.RED of the warp came to."""
     if "RESULT" not in i.modifiers:
         raise SimFault(f"{i.spelling} is not simulated")
     emitter, access = t.emitter, Access(i, t.registers)
-    t.extras["reduction"] = REDUCTION
-    emitter.declarations.add("declare i32 @llvm.ctpop.i32(i32)")
-    count = emitter.effect("call i64 @reduction(ptr %t, ptr %w)")
-    yes = LlvmValue(emitter, U32, emitter.effect(f"trunc i64 {count} to i32"), False)
-    high = emitter.effect(f"lshr i64 {count}, 32")
-    everyone = LlvmValue(emitter, U32, emitter.effect(f"trunc i64 {high} to i32"), False)
+    total = LlvmValue(emitter, U32, t.word(frame.REDUCTION), False)
     form = LlvmValue(emitter, U32, t.word(frame.REDUCTION_FORM), False)
-    access.write_flag(0, (form & 1 != 0).select(yes == everyone, yes != 0))
-    access.write(yes)
+    access.write_flag(0, (form != 0).select(total == 0, total != 0))
+    access.write(total)
     return False
 
 
@@ -283,4 +346,5 @@ CONTROL_EMITTERS: dict[str, Callable[[Translator, Instruction], bool]] = {
     "BRA": _branch, "EXIT": _exit, "BSSY": _split_mark, "BREAK": _break, "BSYNC": _synchronise,
     "WARPSYNC": _warp_sync, "BAR": _barrier, "RET": _computed, "BRX": _computed, "CALL": _call,
     "BPT": _trap, "BMOV": _move_barrier, "B2R": _read_barrier, "YIELD": _yield,
+    "ENDCOLLECTIVE": _end_collective,
 }  # fmt: skip

@@ -6,34 +6,42 @@ divergence; rows of 32 words hold what has one element per lane.
 
 A warp is *converged* while every lane that has not exited stands at one place (state.RESUME);
 else each lane's place is in PLACES, `ACTIVE` are the lanes that run, `BLOCKED` those that wait
-at a convergence point. Lanes at the lowest place run first.
+at a convergence point. Lanes at the lowest place run first. What a lane waits for is in two rows:
+WANTED, the lanes that have to be there too, and KEYS_OF_WAITS (convergence.py).
 """
 
 from sim.isa import state
 
-# Words of the wave record; 96 and up are zero when a warp starts.
+# Words of the wave record; 0 to 31 and 96 and up are zero when a warp starts.
+ARRIVED = 0  # 16 words of the block's first warp: warps that have come to each barrier
+SUMS = 16  # 16 words of the same: what they brought to a BAR.RED
 PREDICATE = 96  # P0 to P6
 YIELDED = 103  # not zero: lanes in a loop said that others may go before them
 UNIFORM_PREDICATE = 104  # UP0 to UP6
+REDUCTION_FORM = 111  # not zero: the last BAR.RED asked whether the predicate holds everywhere
 BLOCK_ID = 112  # x, y, z
+TRIES = 115  # how often the warp looked at a barrier while no warp of its block could run
 ACTIVE = 116  # lanes that run
 LIMIT = 117  # the lowest place of the lanes that do not run: up to there nobody else has to
 BLOCKED = 118
 ROTATE = 119  # not zero: the next choice goes to other lanes than the last
 LEADER = 120  # the lane the last choice followed
-REDUCTION = 121  # two words: lanes where the predicate of a BAR.RED held
-REDUCTION_LANES = 123  # two words: lanes that took part
-REDUCTION_FORM = 125  # bit 0: all must hold; above it: how many BAR.RED there were
+EXCLUSIVE = 121  # lanes that have to be done before others run; 0: none
+SYNCING = 122  # those of BLOCKED that wait at a WARPSYNC or BAR
+WAITING = 123  # 1 + the number of the barrier that the warp waits at; RELEASED: it has opened
+REDUCTION = 124  # what the last BAR.RED came to
 LIVE = state.EXEC  # lanes that have not exited
 
 # Rows behind the words, and the register files behind them.
-THREAD_ID, PLACES, UNIFORM, BARRIER = 0, 1, 2, 10
-FIRST_REGISTER = 26
+THREAD_ID, PLACES, UNIFORM, BARRIER, WANTED, KEYS_OF_WAITS, RETURN = 0, 1, 2, 10, 26, 27, 28
+FIRST_REGISTER = 29
 ROW = 128
 BARRIER_COUNT = 16
 
 DISPATCH = -(1 << 31)  # in state.RESUME: the lanes are not at one place
+STUCK = 1  # a place that is none: every lane waits, and none of what they wait for will come
 NEVER = (1 << 31) - 1
+RELEASED = 255
 
 # Register keys of the translator.
 KEY_PREDICATE, KEY_UNIFORM_PREDICATE, KEY_UNIFORM, KEY_BARRIER = 256, 264, 272, 600

@@ -19,6 +19,7 @@ from sim.memory import GpuMemory, PageFault
 from sim.nv.sass.access import NANS, Access
 from sim.nv.sass.categories import lookup
 from sim.nv.sass.cfg import CodeReader
+from sim.nv.sass.convergence import STUCK_LANES, STUCK_WARPS, is_exclusive
 from sim.nv.sass.decode import chip_number
 from sim.nv.sass.emit_registers import BLOCK_FIELDS, FIXED, THREAD_FIELDS
 from sim.nv.sass.instruction import Instruction
@@ -67,7 +68,22 @@ class Block:
     memory: GpuMemory
     shared: bytearray
     number: tuple[int, int, int]
+    read: Callable[[int], Instruction | None] = lambda _: None  # code at a place, for looking ahead
     warps: list[Warp] = field(default_factory=list)
+    arrived: dict[int, int] = field(default_factory=dict)  # warps at each barrier
+    sums: dict[int, int] = field(default_factory=dict)  # what they brought
+
+    def open(self, number: int, threads: int) -> None:
+        """Let the warps at a barrier go on if there are as many as it takes (0: all)."""
+        alive = sum(bool(warp.live.any()) for warp in self.warps)
+        need = -(-threads // LANES) if threads else alive
+        if self.arrived.get(number, 0) < need:
+            return
+        total = self.sums.pop(number, 0)
+        self.arrived[number] = 0
+        for warp in self.warps:
+            if warp.barrier is not None and warp.barrier[0] == number:
+                warp.barrier, warp.reduction = None, total
 
 
 class Warp:
@@ -88,9 +104,14 @@ class Warp:
         self.live = np.array([bool(mask >> lane & 1) for lane in range(LANES)])
         self.blocked = np.zeros(LANES, np.bool_)
         self.active = self.live.copy()
-        self.at_barrier = False
-        self.reduction: tuple[int, int, bool] = 0, 0, False
-        self.given: tuple[int, int, bool] | None = None
+        self.syncing = np.zeros(LANES, np.bool_)  # those of the blocked at a WARPSYNC or BAR
+        self.exclusive = np.zeros(LANES, np.bool_)  # lanes that have to be done before others run
+        self.wanted = np.zeros(LANES, np.uint32)  # what each blocked lane waits for: lanes,
+        self.keys = np.zeros(LANES, np.int64)  # and under which key (convergence.py)
+        self.returns = np.zeros(LANES, np.int64)  # where ENDCOLLECTIVE sends each lane
+        self.barrier: tuple[int, int] | None = None  # the block's that it waits at; threads
+        self.reduction = 0  # what its last BAR.RED came to
+        self.asks_all = False
         self.executed = 0
         self.patience = PATIENCE
         self.leader = 0
@@ -206,41 +227,110 @@ class Warp:
     # --- who runs next
 
     def choose(self) -> int:
-        """Make the lanes at the next place active; the place."""
+        """Make the lanes at the next place active; the place. SimFault if all wait for ever."""
+        able = self._able()
         if self.turn is not None and self.patience > 0:
             places = self.places[self.turn]
-            free = self.live & ~self.blocked
-            whole = bool((self.turn & free).sum() == len(places)) and len(places) > 0
+            whole = bool((self.turn & able).sum() == len(places)) and len(places) > 0
             if whole and (places == places[0]).all():
-                self.active = free & (self.places == places[0])
+                self.active = able & (self.places == places[0])
                 return int(places[0])
         self.turn = None
-        free = self.live & ~self.blocked
-        able = free if free.any() else self.live
-        place = int(self.places[able].min())
         if self.patience <= 0:
-            self.patience = PATIENCE
-            able = self.live if self.yielded else able
-            self.yielded = False
-            others = able & ~self.active
-            pool = others if others.any() else able
-            turned = [(self.leader + 1 + step) % LANES for step in range(LANES)]
-            self.leader = next(lane for lane in turned if pool[lane])
-            place = int(self.places[self.leader])
-            self.turn = able & (self.places == place)
+            return self._turn(able)
+        if not able.any():
+            raise SimFault(f"{STUCK_LANES} are not simulated")
+        place = int(self.places[able].min())
+        return self._run(able, place)
+
+    def _able(self) -> Array:
+        """Lanes that may run."""
+        while True:
+            free = self.live & ~self.blocked
+            first = free & self.exclusive
+            if first.any():
+                return first
+            self.exclusive[:] = False
+            turns = self.patience <= 0 or not free.any()
+            group = self._complete(self.live & self.blocked) if turns else None
+            if group is None:
+                return free
+            self._release(group)
+
+    def _turn(self, able: Array) -> int:
+        """Other lanes than the last go on."""
+        if self.yielded and not self.exclusive.any():
+            able = self.live & ~self.syncing
+        if not able.any():
+            raise SimFault(f"{STUCK_LANES} are not simulated")
+        self.patience = PATIENCE
+        self.yielded = False
+        others = able & ~self.active
+        pool = others if others.any() else able
+        turned = [(self.leader + 1 + step) % LANES for step in range(LANES)]
+        self.leader = next(lane for lane in turned if pool[lane])
+        place = int(self.places[self.leader])
+        self.turn = able & (self.places == place)
+        return self._run(able, place)
+
+    def _run(self, able: Array, place: int) -> int:
         self.active = able & (self.places == place)
         self.blocked &= ~self.active
         return place
 
-    def wait_for(self, need: Array, after: int) -> None:
-        """At a convergence point: go on with all lanes that are needed, or wait."""
-        come = (self.blocked & (self.places == after)) | self.active
-        self.places[self.active] = after
-        if (need & self.live & ~come).any():
-            self.blocked |= self.active
-        else:
-            self.active = come
-            self.blocked &= ~come
+    def meet(self, wanted: Value, key: int, place: int, *, sync: bool) -> bool:
+        """The lanes that run are at a convergence point and go on at a place; whether they do now.
+
+        wanted: for each lane, the lanes that have to be there too.
+        """
+        came = self.active.copy()
+        np.copyto(self.wanted, self.spread(wanted), where=came)
+        self.keys[came] = key
+        self.places[came] = place
+        self.exclusive[:] = False
+        self.blocked |= came
+        if sync:
+            self.syncing |= came
+        alone = sync and is_exclusive(key)
+        met = np.zeros(LANES, np.bool_)
+        while (group := self._complete(came & ~met)) is not None:
+            self._release(group)
+            met |= group
+            if alone:
+                break
+        if alone or not met.any() or (self.places[met] != place).any():
+            return False
+        self.active = met
+        return True
+
+    def _complete(self, candidates: Array) -> Array | None:
+        """The first group of waiting lanes, a candidate among them, of whom nobody is missing."""
+        for lane in np.flatnonzero(candidates):
+            same = (self.wanted == self.wanted[lane]) & (self.keys == self.keys[lane])
+            group: Array = self.blocked & same
+            needed = (int(self.wanted[lane]) >> np.arange(LANES)) & 1 != 0
+            if not (needed & self.live & ~group).any():
+                return group
+        return None
+
+    def _release(self, group: Array) -> None:
+        """A group goes on: at one place and before others if its key says so."""
+        lane = int(np.argmax(group))
+        if self.syncing[lane] and is_exclusive(int(self.keys[lane])):
+            self.places[group] = self.places[lane]
+            self.exclusive = group.copy()
+        self.blocked &= ~group
+        self.syncing &= ~group
+
+    def leave(self, number: int, gone: int) -> None:
+        """Nobody who waits at a BSYNC with this barrier's number waits for `gone` any more."""
+        which = self.blocked & ~self.syncing & (self.keys & 15 == number)
+        self.wanted[which] &= np.uint32(~gone & 0xFFFF_FFFF)
+
+    def spread(self, value: Value) -> Array:
+        """A value for each lane."""
+        assert isinstance(value, NumpyValue)
+        return value.spread()
 
 
 def run_grid(
@@ -255,10 +345,17 @@ def run_grid(
 
     code: dict[int, Instruction] = {}
     reader = CodeReader(fetch, shape.code, shape.sm)
+
+    def ahead(place: int) -> Instruction | None:
+        try:
+            return reader.instruction(place)
+        except (SimFault, PageFault):
+            return None
+
     executed = 0
     for index in range(x * y * z):
         number = (index % x, index // x % y, index // (x * y))
-        block = Block(shape, memory, bytearray(shared_size(shape)), number)
+        block = Block(shape, memory, bytearray(shared_size(shape)), number, ahead)
         for at, mask in enumerate(lanes.masks):
             block.warps.append(Warp(block, at, lanes.ids[at], int(mask)))
         executed += _run_block(block, reader, code, stop)
@@ -269,40 +366,40 @@ def _run_block(
     block: Block, reader: CodeReader, code: dict[int, Instruction], stop: Callable[[], bool]
 ) -> int:
     while any(warp.live.any() for warp in block.warps):
+        before = sum(warp.executed for warp in block.warps)
         for warp in block.warps:
-            while warp.live.any() and not warp.at_barrier:
+            while warp.live.any() and warp.barrier is None:
                 if warp.executed % STOP_EVERY == 0 and stop():
                     raise Stopped(f"the kernel at {block.shape.code:#x} was stopped")
                 _step(warp, reader, code)
-        _release(block)
+        waiting = {warp.barrier for warp in block.warps if warp.barrier and warp.live.any()}
+        for number, threads in waiting:
+            block.open(number, threads)  # others may have ended
+        if sum(warp.executed for warp in block.warps) == before and all(
+            warp.barrier is not None for warp in block.warps if warp.live.any()
+        ):
+            pc = block.shape.code
+            text = f"{STUCK_WARPS} are not simulated"
+            raise _located(BadAccess("illegal", pc, "execute", text), pc)
     return sum(warp.executed for warp in block.warps)
 
 
-def _release(block: Block) -> None:
-    """All warps are at a barrier: they go on, and know what a BAR.RED came to."""
-    here = [warp for warp in block.warps if warp.at_barrier]
-    given = [warp.given for warp in here if warp.given is not None]
-    for warp in here:
-        if given:
-            yes, total, form = zip(*given, strict=True)
-            warp.reduction = sum(yes), sum(total), form[0]
-        warp.at_barrier, warp.given = False, None
-
-
 def _step(warp: Warp, reader: CodeReader, code: dict[int, Instruction]) -> None:
-    place = warp.choose()
-    pc = warp.block.shape.code + place
+    place = int(warp.places[warp.live].min())
     try:
+        place = warp.choose()
         instruction = code.get(place)
         if instruction is None:
             instruction = code[place] = reader.instruction(place)
         execute(warp, instruction)
     except BadAccess as bad:
-        bad.pc = pc
+        bad.pc = warp.block.shape.code + place
         raise
     except PageFault as fault:
+        pc = warp.block.shape.code + place
         raise _located(BadAccess("memory", fault.address, fault.access, str(fault)), pc) from None
     except SimFault as fault:
+        pc = warp.block.shape.code + place
         raise _located(BadAccess("illegal", pc, "execute", str(fault)), pc) from None
 
 

@@ -13,9 +13,10 @@ import numpy as np
 
 from hcq.errors import SimFault
 from sim.isa.numpy_value import NumpyValue
-from sim.isa.value import BOOL, U32
+from sim.isa.value import BOOL, U32, Value
+from sim.nv.sass import convergence
 from sim.nv.sass.access import PREDICATES, Access, guard_of, read_flag
-from sim.nv.sass.emit_control import threads_of_barrier
+from sim.nv.sass.emit_control import named_of
 from sim.nv.sass.instruction import Instruction, Operand
 from sim.nv.sass.interpret import LANES, Array, Warp
 from sim.nv.sass.operands import INSTRUCTION_SIZE
@@ -40,15 +41,13 @@ def _go(warp: Warp, instruction: Instruction, taken: Array, targets: Any) -> Non
 
 def _branch(warp: Warp, instruction: Instruction) -> None:
     taken = _condition(warp, instruction)
-    if "CONV" in instruction.modifiers:
-        raise SimFault(f"{instruction.spelling} is not simulated")
-    if "DIV" in instruction.modifiers:
+    words = set(instruction.modifiers)
+    if words & {"DIV", "CONV"}:
         operand = next(o for o in instruction.sources if o.kind == "ureg")
         wanted = warp.one(Access(instruction, warp).word(operand))
-        wanted = ~wanted if operand.inv else wanted
-        named = np.array([bool(wanted >> lane & 1) for lane in range(LANES)])
-        if not (named & warp.live & ~warp.active).any():
-            taken = np.zeros(LANES, np.bool_)
+        named = _lanes_of(~wanted if operand.inv else wanted)
+        apart = bool((named & warp.live & ~taken).any())
+        taken = np.full(LANES, apart == ("DIV" in words))
     _go(warp, instruction, taken, instruction.target)
 
 
@@ -92,7 +91,9 @@ def _mark(warp: Warp, instruction: Instruction) -> None:
 
 def _break(warp: Warp, instruction: Instruction) -> None:
     gone = _mask_of(_condition(warp, instruction))
-    warp.barriers[_convergence(instruction).index] &= np.uint32(~gone & 0xFFFF_FFFF)
+    number = _convergence(instruction).index
+    warp.barriers[number] &= np.uint32(~gone & 0xFFFF_FFFF)
+    warp.leave(number, gone)
     _next(warp, instruction)
 
 
@@ -119,43 +120,77 @@ def _lanes_of(mask: int) -> Array:
     return np.array([bool(mask >> lane & 1) for lane in range(LANES)])
 
 
+def _some_stay(warp: Warp, instruction: Instruction, condition: Array) -> bool:
+    """Lanes that a guard leaves out go on; whether the others have to come again by themselves."""
+    chosen = warp.active & condition
+    warp.places[warp.active & ~chosen] = instruction.address + INSTRUCTION_SIZE
+    return bool((warp.active & ~chosen).any())
+
+
 def _synchronise(warp: Warp, instruction: Instruction) -> None:
-    row = warp.barriers[_convergence(instruction).index]
-    need = _lanes_of(int(row[int(np.argmax(warp.active))]))
-    warp.wait_for(need, instruction.address + INSTRUCTION_SIZE)
+    number = _convergence(instruction).index
+    if _some_stay(warp, instruction, _condition(warp, instruction)):
+        return
+    after = instruction.address + INSTRUCTION_SIZE
+    warp.meet(warp.lanes(warp.barriers[number].copy()), after | number, after, sync=False)
 
 
 def _warp_sync(warp: Warp, instruction: Instruction) -> None:
     kinds = ("reg", "imm", "const", "ureg")
     operand = next((o for o in instruction.sources if o.kind in kinds), None)
-    mask = 0xFFFF_FFFF
+    mask: Value = warp.constant(U32, 0xFFFF_FFFF)
     if operand is not None:
-        mask = warp.one(Access(instruction, warp).word(operand))
-    warp.wait_for(_lanes_of(mask), instruction.address + INSTRUCTION_SIZE)
+        mask = Access(instruction, warp).word(operand)
+    if _some_stay(warp, instruction, _condition(warp, instruction)):
+        return
+    if instruction.target is not None:
+        warp.returns[warp.active] = instruction.target
+    key = convergence.key_of_sync(instruction, warp.block.read)
+    warp.meet(mask, key, instruction.address + INSTRUCTION_SIZE, sync=True)
+
+
+def _end_collective(warp: Warp, _: Instruction) -> None:
+    warp.places[warp.active] = warp.returns[warp.active]
+    warp.exclusive[:] = False
 
 
 def _barrier(warp: Warp, instruction: Instruction) -> None:
-    count = threads_of_barrier(instruction)
-    whole = not count or -(-count // LANES) == len(warp.block.warps)
-    if count is None or not whole or guard_of(instruction, warp) is not None:
-        raise SimFault(f"{instruction.spelling} of part of a block is not simulated")
+    guard = guard_of(instruction, warp)
+    if guard is not None and _some_stay(warp, instruction, warp.bits(guard)):
+        return
+    here = instruction.address
+    if not warp.meet(warp.constant(U32, 0xFFFF_FFFF), here, here, sync=True):
+        return
+    number, threads = _numbers(warp, instruction)
+    block, added = warp.block, 0
     if "RED" in instruction.modifiers:
-        flag = warp.bits(Access(instruction, warp).flag(0))
-        yes = int((flag & warp.active).sum())
-        warp.given = yes, int(warp.active.sum()), "AND" in instruction.modifiers
-    warp.wait_for(warp.live.copy(), instruction.address + INSTRUCTION_SIZE)
-    if not warp.blocked.any():
-        warp.at_barrier = True
+        warp.asks_all = "AND" in instruction.modifiers
+        flag = warp.bits(Access(instruction, warp).flag(0)) ^ warp.asks_all
+        added = int((flag & warp.active).sum())
+    block.arrived[number] = block.arrived.get(number, 0) + 1
+    block.sums[number] = block.sums.get(number, 0) + added
+    if "ARV" not in instruction.modifiers:
+        warp.barrier = number, threads
+    _next(warp, instruction)
+    block.open(number, threads)
+
+
+def _numbers(warp: Warp, instruction: Instruction) -> tuple[int, int]:
+    """The number of a barrier and how many threads meet there, 0 for all."""
+    access, named = Access(instruction, warp), named_of(instruction)
+    number = warp.one(access.word(named[0]))
+    threads = warp.one(access.word(named[1])) if len(named) > 1 else 0
+    if [o.kind for o in named] == ["reg", "reg"]:
+        threads = threads >> 16 & 0xFFF
+    return number & 15, threads
 
 
 def _read_barrier(warp: Warp, instruction: Instruction) -> None:
     if "RESULT" not in instruction.modifiers:
         raise SimFault(f"{instruction.spelling} is not simulated")
-    access = Access(instruction, warp)
-    yes, total, all_must = warp.reduction
-    holds = yes == total if all_must else yes != 0
-    access.write_flag(0, warp.constant(BOOL, holds))
-    access.write(warp.constant(U32, yes))
+    access, total = Access(instruction, warp), warp.reduction
+    access.write_flag(0, warp.constant(BOOL, (total == 0) == warp.asks_all))
+    access.write(warp.constant(U32, total))
     _next(warp, instruction)
 
 
@@ -174,4 +209,5 @@ CONTROL: dict[str, Callable[[Warp, Instruction], None]] = {
     "BRA": _branch, "BRX": _jump, "RET": _jump, "CALL": _call, "EXIT": _exit, "BSSY": _mark,
     "BREAK": _break, "BMOV": _move, "BSYNC": _synchronise, "WARPSYNC": _warp_sync,
     "BAR": _barrier, "B2R": _read_barrier, "BPT": _trap, "YIELD": _yield,
+    "ENDCOLLECTIVE": _end_collective,
 }  # fmt: skip

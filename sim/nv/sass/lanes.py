@@ -113,15 +113,15 @@ def redux(x: Access) -> None:
 
 @means("R2UR")
 def r2ur(x: Access) -> None:
-    """The value of the lowest active lane; the predicate: whether all have it."""
+    """The value of the lowest active lane; the predicate: whether some lane has another."""
     if x.has("OR"):
         raise x.refuse("with OR")
     value, active = x.raw(0), x.lanes()
     first = value.lane(first_lane(x, active))
     x.write(first)
     if x.has_flag_result(0):
-        same = spread(x, (value == first) | ~active)
-        x.write_flag(0, same.ballot() == 0xFFFF_FFFF)
+        differs = spread(x, (value != first) & active)
+        x.write_flag(0, differs.ballot() != 0)
 
 
 @means("ELECT")

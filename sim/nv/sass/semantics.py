@@ -19,13 +19,13 @@ Function = Callable[[Access], None]
 # is written in order here, so fences and the waits of asynchronous copies have nothing to do.
 NO_EFFECT = frozenset({
     "NOP", "MEMBAR", "ERRBAR", "CGAERRBAR", "CCTL", "DEPBAR", "LDGDEPBAR", "NANOSLEEP",
-    "PMTRIG", "ENDCOLLECTIVE", "UCGABAR_ARV", "UCGABAR_WAIT",
+    "PMTRIG", "UCGABAR_ARV", "UCGABAR_WAIT",
 })  # fmt: skip
 
 # Instructions that move lanes, hold them or end them: the engines do them.
 CONTROL = frozenset({
     "BRA", "BRX", "CALL", "RET", "EXIT", "BSSY", "BSYNC", "BREAK", "WARPSYNC", "BAR", "BPT", "BMOV",
-    "B2R", "YIELD",
+    "B2R", "YIELD", "ENDCOLLECTIVE",
 })  # fmt: skip
 
 REGISTRY: dict[str, Function] = {}

@@ -14,6 +14,7 @@ from sim.isa import state
 from sim.isa.emitter import Emitter
 from sim.isa.liveness import Written
 from sim.isa.llvm_value import LlvmValue, own
+from sim.isa.native import FUNCTION_AT
 from sim.isa.translator import BaseTranslator, ask_for, cases, label_of
 from sim.isa.value import BOOL, U32, Value
 from sim.nv.sass import frame
@@ -30,6 +31,7 @@ from sim.nv.sass.operands import INSTRUCTION_SIZE
 from sim.nv.sass.semantics import NO_EFFECT
 
 EVERYTHING = set(range(frame.KEYS))
+ANYWHERE = ("RET", "BRX", "CALL", "ENDCOLLECTIVE")  # what goes to places in registers or rows
 WANTS_PART = 1  # in state.JUMP with status JUMPED: the other function is not translated yet
 
 
@@ -42,6 +44,9 @@ class Translator(BaseTranslator):
         self.chip = chip
         self.full = full
         self.registers = EmitRegisters(self.emitter, chip, full=full)
+        self.instructions = {
+            i.address: i for block in program.blocks.values() for i in block.instructions
+        }
 
     def text(self, name: str) -> str:
         """The module, with the function called `name`."""
@@ -84,9 +89,21 @@ tofull:
   br label %full
 apartagain:
   store i32 {frame.DISPATCH}, ptr %resumep
-  switch i32 %place, label %unknown [ {starts} ]
+  switch i32 %place, label %unknown [ {starts} i32 {frame.STUCK}, label %stuck ]
+stuck:
+{self._stuck()}
 {unknown}
 {_other_function("full", state.FULL_CODE)}"""
+
+    def _stuck(self) -> str:
+        """The lanes wait for each other; LEADER is the lowest place where one does."""
+        return f"""  %waitsp = getelementptr i8, ptr %w, i64 {4 * frame.LEADER}
+  %waits = load i32, ptr %waitsp
+  %halved = ashr i32 %waits, 1
+  %faultpp = getelementptr i8, ptr %t, i64 {FUNCTION_AT["FAULT"]}
+  %faultp = load ptr, ptr %faultpp
+  call void %faultp(ptr %t, i64 {state.FAULT_STUCK}, i64 0, i64 0, i32 %halved)
+  ret i32 {state.ENDED}"""
 
     def _also(self) -> str:
         return "" if self.full else ", [ %place, %apartagain ]"
@@ -114,7 +131,7 @@ apartagain:
             elif not ended:
                 self.advance(block.end, block.start)
         self.count(count_at, done)
-        anywhere = block.instructions and block.instructions[-1].name in ("RET", "BRX", "CALL")
+        anywhere = block.instructions and block.instructions[-1].name in ANYWHERE
         return Written(block.start, None if anywhere else block.successors, registers)
 
     def _instruction(self, instruction: Instruction, memory: MemoryEmitter) -> bool:
@@ -171,9 +188,7 @@ apartagain:
 
     def _give_way(self) -> None:
         """Return; lanes that stand elsewhere are to run next."""
-        emitter = self.emitter
-        place = emitter.effect(f"getelementptr i8, ptr %w, i64 {4 * frame.ROTATE}")
-        emitter.line(f"store i32 1, ptr {place}")
+        self.put_word(frame.ROTATE, "1")
         self.leave(frame.DISPATCH, state.RUN)
 
     def stand_at(self, place: str, bits: str | None = None) -> None:
@@ -268,13 +283,43 @@ apartagain:
             return b
         return a if own(b).text == "true" else a & b
 
-    def wait_for(self, need: str, after: int, source: int) -> None:
-        """At a convergence point: the lanes `need` (i32) go on together."""
-        if self.full:
-            self.advance(after, source)
-            return
+    def put_word(self, number: int, value: str) -> None:
+        """Write a word of the warp's state."""
+        place = self.emitter.effect(f"getelementptr i8, ptr %w, i64 {4 * number}")
+        self.emitter.line(f"store i32 {value}, ptr {place}")
+
+    def put_row(self, row: int, values: str) -> None:
+        """Write a row for the lanes that run."""
         emitter = self.emitter
-        come = emitter.effect(f"call i1 @arrive(ptr %t, ptr %w, i32 {need}, i32 {after})")
+        place = emitter.effect(f"getelementptr i8, ptr %w, i64 {frame.row_offset(row)}")
+        mask = emitter.effect(f"bitcast i32 {self.registers.running_bits()} to <32 x i1>")
+        old = emitter.effect(f"load volatile <32 x i32>, ptr {place}, align 64")
+        new = emitter.effect(f"select <32 x i1> {mask}, <32 x i32> {values}, <32 x i32> {old}")
+        emitter.line(f"store <32 x i32> {new}, ptr {place}, align 64")
+
+    def pause(self, target: int, status: int) -> None:
+        """Return to the scheduler: the lanes that run will go on at `target`."""
+        if self.full:
+            self.leave(target, status)
+            return
+        # The scheduler may call the other function, which is for whole warps only.
+        self.stand_at(str(target))
+        self.leave(frame.DISPATCH, status)
+
+    def to_part(self, place: int) -> None:
+        """From the full function to the other one, with all lanes at `place`."""
+        self.emitter.line(f"store i32 {place}, ptr %resumep")
+        self.emitter.line("br label %part")
+
+    def wait_for(
+        self, named: Value, key: int, after: int, source: int, *, sync: bool = False
+    ) -> None:
+        """At a convergence point: the lanes in `named` go on together. For the part function."""
+        emitter = self.emitter
+        self.put_row(frame.WANTED, own(named).spread().text)
+        come = emitter.effect(
+            f"call i1 @meet(ptr %t, ptr %w, i32 {key}, i32 {after}, i32 {-int(sync)})"
+        )
         name = come[1:]
         emitter.line(f"br i1 {come}, label %come_{name}, label %choose")
         emitter.label(f"come_{name}")
@@ -282,10 +327,14 @@ apartagain:
         all_here = emitter.effect(f"icmp eq i32 {now}, -1")
         emitter.line(f"br i1 {all_here}, label %whole_{name}, label %partly_{name}")
         emitter.label(f"whole_{name}", follows=True)
-        emitter.line(f"store i32 {after}, ptr %resumep")
-        emitter.line("br label %full")
+        self.to_full(after)
         emitter.label(f"partly_{name}", follows=True)
         self.advance(after, source)
+
+    def to_full(self, place: int) -> None:
+        """The reverse of to_part."""
+        self.emitter.line(f"store i32 {place}, ptr %resumep")
+        self.emitter.line("br label %full")
 
     def computed(self, instruction: Instruction, condition: Value) -> None:
         """Lanes go where a register pair says."""

@@ -67,3 +67,23 @@ def test_a_trap_stops_the_kernel_and_is_named(run):
     # BPT.TRAP 0x1
     with pytest.raises(WarpFault, match=r"the kernel stopped itself with BPT\.TRAP"):
         run("sm_90", 32, [(0x000FE20000300000000000040000795C, "")])
+
+
+APART = [  # each half of the warp comes to its own WARPSYNC for all lanes, and votes behind it
+    0x000FE200000021000000000000007919,  # S2R R0, SR_TID.X
+    0x000FE20000000F00FFFFFFFF00077802,  # MOV R7, 0xffffffff
+    0x000FE20003F01070000000100000780C,  # ISETP.LT.U32.AND P0, PT, R0, 0x10, PT
+    0x000FE2000380000000000000000C0947,  # @P0 BRA 0x70
+    0x000FE200038000000000000007007348,  # WARPSYNC R7
+    0x000FE200038E010000000000FF017806,  # VOTE.ANY R1, PT, PT
+    0x000FE200038000000000000000087947,  # BRA 0x90
+    0x000FE200038000000000000007007348,  # WARPSYNC R7
+    0x000FE200038E010000000000FF017806,  # VOTE.ANY R1, PT, PT
+]
+
+
+@pytest.mark.refusal
+def test_lanes_that_exchange_values_at_different_places_are_named(run):
+    named = "lanes of one warp that wait for each other at different places are not simulated"
+    with pytest.raises(WarpFault, match=named):
+        run("sm_90", 32, [(word, "") for word in APART])

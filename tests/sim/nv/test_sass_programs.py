@@ -348,11 +348,16 @@ def test_an_endless_kernel_can_be_stopped(program):
     assert time.monotonic() < started + 10
 
 
+def test_a_barrier_of_half_a_block_opens_for_each_half(program):
+    got = words(run(program, "part_barrier", None), 128)
+    np.testing.assert_array_equal(got, np.arange(128))
+
+
 @pytest.mark.refusal
-def test_a_barrier_of_part_of_a_block_is_refused(program):
-    found, _ = fault(program, "part_barrier")
+def test_a_barrier_of_more_threads_than_the_block_has_is_named(program):
+    found, _ = fault(program, "endless_barrier")
     assert found.kind == "illegal"
-    assert "of part of a block is not simulated" in found.text
+    assert "warps of one block that wait at barriers which cannot open" in found.text
 
 
 @pytest.mark.refusal
