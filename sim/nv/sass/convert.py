@@ -82,10 +82,12 @@ def _integer_type(x: Access) -> Type:
 def f2i(x: Access) -> None:
     """Float to integer."""
     kind = next((w for w in x.instruction.modifiers if w in FLOATS), "F32")
-    target = _integer_type(x)
-    value = _float_source(x, kind)
-    whole = _rounded(x, value)
-    wide = whole.to(F64)
+    x.write(_whole(x, _float_source(x, kind), _integer_type(x)))
+
+
+def _whole(x: Access, value: Value, target: Type) -> Value:
+    """A float as an integer in at least 32 bits, the nearest end where it is out of range."""
+    wide = _rounded(x, value).to(F64)
     if target.bits == 64:
         result = wide.to(target)
         highest = 1 << 63
@@ -96,7 +98,7 @@ def f2i(x: Access) -> None:
         result = clamp(limited, low, high).to(I32)
         highest = 1 << (target.bits - 1)
     nan = 0 if x.has("NTZ") else highest
-    x.write(where(value.is_nan(), nan, result.bits(result.type.unsigned)))
+    return where(value.is_nan(), nan, result.bits(result.type.unsigned))
 
 
 def _integer_source(x: Access) -> Value:
@@ -191,21 +193,42 @@ def i2i(x: Access) -> None:
 
 @means("F2FP")
 def f2fp(x: Access) -> None:
-    """Two singles packed, a in the high half."""
-    words = x.words
-    if not x.has("PACK_AB") or words & {"E4M3", "E5M2", "PACK_AB_MERGE_C"}:
+    """Two singles packed, a in the high half, or one merged with half of a register."""
+    if x.words & {"E4M3", "E5M2", "PACK_AB_MERGE_C", "UNPACK_B", "UNPACK_B_MERGE_C"}:
         raise x.refuse("to or from 8-bit floats")
-    mode = rounding_of(x)
-    halves = []
-    for at in (1, 0):
-        value = x.f32(at)
-        if x.has("RELU"):
-            value = where(value > 0.0, value, where(value.is_nan(), value, 0.0))
-        wide = value.to(F64)
-        if x.has("BF16"):
-            halves.append(brain(wide, mode))
-        else:
-            halves.append(directed(wide, F16, mode).bits(U16))
     if x.has("SATFINITE"):
         raise x.refuse("with SATFINITE")
-    pack(x, tuple(halves))
+    if x.has("MERGE_C"):
+        _refuse_merging(x, 1)
+        pack(x, (_narrowed(x, 0), x.number(U16, 0)))
+        return
+    pack(x, (_narrowed(x, 1), _narrowed(x, 0)))
+
+
+def _narrowed(x: Access, at: int) -> Value:
+    """Source `at`, a single, as the bits of a half or bfloat16."""
+    value = x.f32(at)
+    if x.has("RELU"):
+        value = where(value > 0.0, value, where(value.is_nan(), value, 0.0))
+    wide, mode = value.to(F64), rounding_of(x)
+    return brain(wide, mode) if x.has("BF16") else directed(wide, F16, mode).bits(U16)
+
+
+def _refuse_merging(x: Access, at: int) -> None:
+    """How the last source is merged is not documented; with RZ the rest is zeros."""
+    if x.constant_of(at) != 0:
+        raise x.refuse("merged with a register")
+
+
+@means("F2IP")
+def f2ip(x: Access) -> None:
+    """Two singles as bytes. Guess: a in the second byte."""
+    _refuse_merging(x, 2)
+    kind = _integer_type(x)
+    packed = x.number(U32, 0)
+    for place, at in ((0, 1), (8, 0)):
+        value = _whole(x, x.f32(at), kind)
+        if x.has("RELU"):
+            value = where(value.bits(I32) < 0, 0, value)
+        packed = packed | ((value & 0xFF) << place)
+    x.write(packed)

@@ -8,7 +8,7 @@ from sim.isa.value import BOOL, I8, I16, I32, U8, U16, U32, U64, Value, where
 from sim.nv.sass.access import Access, is_indexed
 from sim.nv.sass.emit_atomic import AtomicEmitter
 from sim.nv.sass.instruction import TRUE_PREDICATE, ZERO_REGISTER, Instruction, Operand
-from sim.nv.sass.memory_ops import MemoryOp, describe
+from sim.nv.sass.memory_ops import MemoryOp, describe, whole_address
 
 
 class MemoryEmitter(AtomicEmitter):
@@ -190,10 +190,7 @@ class MemoryEmitter(AtomicEmitter):
 
     def _query(self, x: Access, _: MemoryOp) -> None:
         """Whether a generic address lies in a space."""
-        memory = x.data[0]
-        if memory.base is None or memory.value or not memory.wide:
-            raise x.refuse("with such an address")
-        high = x.word(memory.base, 1)
+        high = (whole_address(x, x.data[0]) >> 32).to(U32)
         shared = high == self.registers.thread_field(state.SHARED_APERTURE).to(U32)
         local = high == self.registers.thread_field(state.PRIVATE_APERTURE).to(U32)
         spaces = {"S": shared, "L": local, "G": ~(shared | local)}

@@ -12,7 +12,7 @@ from sim.nv.sass.access import Access
 from sim.nv.sass.instruction import ZERO_REGISTER, Operand
 from sim.nv.sass.interpret import LANES, BadAccess, SassValue, Warp, local_place
 from sim.nv.sass.launch import LOCAL_TOP
-from sim.nv.sass.memory_ops import AtomicOp, MemoryOp, atomic_of, describe
+from sim.nv.sass.memory_ops import AtomicOp, MemoryOp, atomic_of, describe, whole_address
 
 
 def access_memory(x: Access, warp: Warp) -> None:
@@ -304,10 +304,8 @@ def _copy(x: Access, operation: MemoryOp, warp: Warp) -> None:
 
 
 def _query(x: Access, warp: Warp) -> None:
-    memory, shape = x.data[0], warp.block.shape
-    if memory.base is None or memory.value or not memory.wide:
-        raise x.refuse("with such an address")
-    high = x.word(memory.base, 1)
+    shape = warp.block.shape
+    high = (whole_address(x, x.data[0]) >> 32).to(U32)
     shared = high == shape.shared_window >> 32
     local = high == shape.local_window >> 32
     spaces = {"S": shared, "L": local, "G": ~(shared | local)}

@@ -11,11 +11,11 @@ from functools import cache
 
 from hcq.errors import SimFault
 from sim.isa.value import BOOL, F32, F64, I32, I64, U16, U32, U64, Type, Value, where
-from sim.nv.sass.access import flush
+from sim.nv.sass.access import Access, flush
 from sim.nv.sass.floats import extreme
 from sim.nv.sass.formats import NAMES
 from sim.nv.sass.half import brain_of_same, float_of
-from sim.nv.sass.instruction import Instruction
+from sim.nv.sass.instruction import ZERO_REGISTER, Instruction, Operand
 from sim.nv.sass.rounding import brain, odd_sum
 
 # Mnemonic -> (space, action)
@@ -30,6 +30,9 @@ SPACES = {
     "LDSM": ("shared", "matrix"), "STSM": ("shared", "matrix"),
     "LDGSTS": ("global", "copy"), "QSPC": ("generic", "query"),
 }  # fmt: skip
+
+
+PAIR = 2  # registers of a 64-bit address
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,18 @@ def describe(instruction: Instruction) -> MemoryOp:
     if space == "constant" and words & {"IL", "IS", "ISL"}:
         raise SimFault(f"instruction {instruction.spelling} is not simulated")
     return MemoryOp(space, action, bits, bool(words & {"S8", "S16"}))
+
+
+def whole_address(x: Access, operand: Operand) -> Value:
+    """The sum of an address operand's parts, U64."""
+    total = x.number(U64, operand.value)
+    for register in (operand.base, operand.ubase):
+        if register is None or register.index == ZERO_REGISTER:
+            continue
+        total = total + x.word(register).to(U64)
+        if register.count == PAIR:
+            total = total + (x.word(register, 1).to(U64) << 32)
+    return total
 
 
 _HINTS = ("E", *(name for name in NAMES["evict"] if name))  # they change nothing

@@ -25,7 +25,7 @@ A letter behind a dot says how a slot is read: f float, d double, e high half of
 h packed half, m packed half without swizzle, t u v packed pair of floats (with the bit of its
 order), i integer with sign, x integer with complement, n plain; a second letter s marks
 signed immediates. b and y add a part of a register, q88 a half, p88 a half with a sign, o76 a
-byte, g r c the words SIGN ROW COL;
+byte, g r c the words SIGN ROW COL, j50 a register with its own bit for the reuse hint;
 in J, a l c say how the target is written. `:2` counts registers, `:w` takes the count from
 the size modifier, `:q` from the formats of a conversion, `:x` from a matrix shape. A question
 mark leaves an operand out of the text when it is PT, RZ or 0, `?<100` only on older chips.

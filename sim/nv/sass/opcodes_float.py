@@ -69,6 +69,10 @@ I2F | 106/1456,112/1456 | <90 | R16:q | B.b:q | oldfloat32@75,3 int@74+85+84,1 r
 I2F | 106/1456,112/1456 | >=90 | R16:q | B.b:q | float32@75,3 int@74+85+84,1 rnd@78
 I2FP | 045/1456 | >=86 | R16 | B.n | i2fp@75 int32@74+85+84,1 rz@78
 I2I | 038/1456 | | R16 | B.ns | narrow@77+76,1 S32 SAT
+F2IP | 043/1 | >=86 73=0 77=0 | R16 | A.n B.n C.q72 | a8@76 F32 chop@78 NTZ@74 RELU@75
+F2FP | 03e/1 | <89 78=1 81=0 | R16 | B.n C.q72 | SATFINITE@77 RELU@75 BF16@76 MERGE_C rz@79
+F2FP | 03e/1 | >=89 78=1 81=0 73+2=0 86+5=0 | R16 | B.n C.q72 | \
+    SATFINITE@77 RELU@75 half@76 F32 MERGE_C rz@79
 F2FP | 03e/1456 | <89 78=0 81=0 | R16 | A.n B.n | SATFINITE@77 RELU@75 BF16@76 PACK_AB rz@79
 F2FP | 03e/1456 | >=89 78=0 81=0 72+3=0 86+5=0 | R16 | A.n B.n | RELU@75 half@76 F32 PACK_AB rz@79
 F2FP | 03e/1 | >=89 76=0 73+2=3 77+2=0 79+3=0 86+2=0 89+2=1 | R16 | B.q88 | \

@@ -86,6 +86,7 @@ LDGSTS | fae | <100 | | [R16+I44+20] [R24w+U64@76!70+I32+12] P!87? | \
 LDGSTS | fae | >=100 | | [R16+I44+20] [R24w+U64@76!83+I32+12] P!87? | \
     E !BYPASS@81 evict@84 ltc@72 copysize@74 ZFILL@82 copyorder@77
 QSPC | 3aa | | P81 R16 | [R24e+I40] | E@72 space@73
+QSPC | 9aa | 91=1 72=1 | P81 R16 | [R24w+U32@76!90+I40] | E space@73
 CCTL | 98f | 89=1 24+8=ff | | | cached@78 cctlall@87,4
 CCTL | 98f | | | [R24e+I32+32] | E@72 cached@78 cctl@87,4
 MEMBAR | 992 | <90 72=0 | | | membar@79 oldscope@76,3

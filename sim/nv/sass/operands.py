@@ -26,6 +26,7 @@ _NOT_WORDS = {"U8", "S8", "U16", "S16", "U64", "S64"}
 _DOUBLE = frozenset({"DADD", "DMUL", "DFMA", "DSETP", "DMMA"})  # few such units in sm_120
 _WIDE_SIZES = {"2", "64", "S64", "F64", "F32x2", "F16x4", "BF16x4"}
 _WIDEST_SIZES = {"4", "128", "F32x4", "F16x8", "BF16x8"}
+_SMALL = ("8816", "8832", "88128")  # shapes of matrix products with 8 rows
 _MEMORY = re.compile(r"([RUI])(\d+)([we]?)(?:\*(\d+))?(?:@(\d+)(?:!(\d+))?)?(?:\+(\d+)(?=[+\]]))?")
 
 
@@ -105,13 +106,19 @@ def matrix_counts(code: Code) -> tuple[int, int, int, int]:
         small = (4, 2, 2, 4)
         known = {"8x8x4": small, "884": small, "16x8x4": (8, 4, 2, 8)}
         return known.get(words[0], (8, 8, 4, 8))
-    result = 2 if "F16" in words or words[0] == "8816" else 4
+    result = 2 if "F16" in words or words[0] in _SMALL else 4
+    if words[0] == "SP":  # of A only half the elements are there
+        few = words[1] == "1688" or (words[1] == "16816" and "TF32" not in words)
+        return (result, 2, 2, result) if few and name == "HMMA" else (result, 4, 4, result)
     if words[0] in ("1684", "1688", "16816", "16832") and name == "HMMA":
         wide = words[0] == "16816" or (words[0] == "1688" and "TF32" in words)
         return (result, 4, 2, result) if wide else (result, 2, 1, result)
-    if words[0] == "8816":
+    if words[0] in _SMALL:
         return result, 1, 1, result
-    return (result, 4, 2, result) if words[0] == "16832" else (result, 2, 1, result)
+    wide = words[0] == "16832" and "S4" not in words and "U4" not in words
+    if wide or words[0] in ("16864", "168256"):
+        return result, 4, 2, result
+    return result, 2, 1, result
 
 
 def read(code: Code, slot: Slot) -> Operand:
@@ -269,7 +276,10 @@ def _part_of(code: Code) -> tuple[str, ...]:
 
 
 def _register(code: Code, slot: Slot) -> Operand:
-    reuse = slot.mode == "n" and _is_reused(code, (24, 32, 64).index(slot.low))
+    if slot.mode.startswith("j"):
+        reuse = bool(code.bits.take(int(slot.mode[1:])))
+    else:
+        reuse = slot.mode == "n" and _is_reused(code, (24, 32, 64).index(slot.low))
     return Operand("reg", code.bits.take(slot.low, 8), _count(code, slot), reuse=reuse)
 
 

@@ -42,11 +42,14 @@ class _Writer:
         text: str = getattr(self, operand.kind)(operand)
         if operand.kind in ("const", "ureg") and operand.modifiers:
             text = ".".join((text, *operand.modifiers))
+        is_half = operand.modifiers == ("H1",)
+        if is_half and operand.abs:
+            text += ".H1"
         if operand.abs:
             text = f"|{text}|"
         if operand.reuse:
             text += ".reuse"
-        if operand.kind == "reg" and operand.modifiers:
+        if operand.kind == "reg" and operand.modifiers and not (is_half and operand.abs):
             text = ".".join((text, *operand.modifiers))
         not_sign = "!" if "pred" in operand.kind else "~"
         return "-" * operand.neg + not_sign * operand.inv + text
