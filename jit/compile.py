@@ -31,6 +31,7 @@ ALLOWED = (
     "llvm.amdgcn.s.barrier",
     "llvm.amdgcn.workgroup.id.x",
     "llvm.amdgcn.workitem.id.x",
+    "llvm.arithmetic.fence",
     "llvm.ceil",
     "llvm.fabs",
     "llvm.floor",

@@ -122,7 +122,9 @@ class Worker:
     def last_words(self) -> str:
         """How the process ended and the end of what it wrote to stderr."""
         code = self.process.wait()
-        name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        name = f"signal {-code}" if code < 0 else f"exit status {code}"
+        with suppress(ValueError):  # signals of the real-time range have no name
+            name = signal.Signals(-code).name
         self.errors.seek(0)
         lines = self.errors.read().decode(errors="replace").strip().splitlines()
         return ": ".join([name, *lines[:1]])
@@ -172,9 +174,10 @@ class WorkerPool:
                 self._give(worker)
                 return code
         raise CompileError(
-            f"the compiler died on kernel {kernel.name} for {target}: {words}",
+            f"the compiler died on kernel {kernel.name} for {target}, twice: {words}",
             facts={"kernel": kernel.name, "target": target, "key": kernel.key},
-            hint="the kernel uses what LLVM cannot select for this target",
+            hint="ended by SIGKILL or SIGTERM: from outside, as by Linux when memory runs out; "
+            "otherwise the kernel uses what LLVM cannot select for this target",
         )
 
     def close(self) -> None:

@@ -44,7 +44,7 @@ class CpuRenderer:
         self.name = name
         self.arch = arch
         self.machine = LEVELS[arch]
-        self.has_fma = self.has_half = arch != "x86-64-v2"
+        self.has_fma = self.has_half = self.has_fences = arch != "x86-64-v2"
 
     def render(self, kernel: Kernel) -> Rendered:
         """The kernel as LLVM IR text."""

@@ -15,6 +15,7 @@ from jit import math
 from jit.access import Strides
 from jit.codegen import memory, number, reduction
 from jit.codegen.operation import Operations, apply
+from jit.codegen.sign import against_zero
 from jit.codegen.staging import Staging
 from jit.codegen.text import Function, Value, literal, value_type
 from jit.dtype import DType, dtypes
@@ -35,6 +36,7 @@ class Target(Protocol):
     stack_space: str  # what an alloca says of its address space
     has_fma: bool
     has_half: bool
+    has_fences: bool
 
     def address(self, b: "Builder", out: Operations, argument: int, index: Value) -> str:
         """A pointer, with its type, to an element; index is a scalar."""
@@ -53,7 +55,7 @@ class Builder:
         self.kernel = kernel
         self.plan = plan
         self.target = target
-        self.function = Function(has_half=target.has_half)
+        self.function = Function(has_half=target.has_half, has_fences=target.has_fences)
         self.strides = Strides(kernel)
         self.pool = Pool()
         self.pointers: list[str] = []
@@ -312,11 +314,11 @@ class Builder:
             return out.intrinsic(e.arg, *values)
         if source.is_float and source.bits == 16:
             wide = [number.widen(out, v, source) for v in values]
-            found = apply(e.op, dtypes.float32, out, wide)
+            found = against_zero(e, out, wide) or apply(e.op, dtypes.float32, out, wide)
             return number.cast(out, found, dtypes.float32, source) if e.dtype is source else found
         if self._is_index(e):
             return out.binary(_INDEX[e.op], *values)
-        return apply(e.op, source, out, values)
+        return against_zero(e, out, values) or apply(e.op, source, out, values)
 
     def _is_index(self, e: Expr) -> bool:
         """Whether an integer operation is known to stay in range and not to be negative."""

@@ -22,7 +22,22 @@ def cast(out: Operations, value: Value, source: DType, target: DType) -> Value:
     if target.kind == "b":
         opcode = "fcmp une" if source.is_float else "icmp ne"
         return out.compare(opcode, value, out.constant(value, 0))
-    return out.convert(_opcode(source, target), value, value_type(target))
+    return _converted(out, value, source, target)
+
+
+def _converted(out: Operations, value: Value, source: DType, target: DType) -> Value:
+    """By the one instruction there is for it."""
+    found = out.convert(_opcode(source, target), value, value_type(target))
+    if (source, target) == (dtypes.float64, dtypes.float32) and _may_merge(out, found):
+        return out.intrinsic("arithmetic.fence", found)
+    return found
+
+
+def _may_merge(out: Operations, value: Value) -> bool:
+    # LLVM 22 moves roundings into copysign: one to float32, then one to float16, leave a sign
+    # to round from double to half at once, for which x86-64 has no instruction and calls a
+    # function that is not there. Of vectors it does not. The fence costs nothing; AMDGCN has none.
+    return out.function.has_fences and value.lanes == 1
 
 
 def _opcode(source: DType, target: DType) -> str:

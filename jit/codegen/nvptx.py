@@ -6,6 +6,8 @@ denormals stay. The size of the block is always told: without it a kernel may ta
 registers than a full block has.
 """
 
+import re
+
 from hcq.errors import CompileError
 from jit.codegen import nvjitlink
 from jit.codegen.gpu import GpuRenderer
@@ -22,6 +24,7 @@ _MACHINE = Machine(
     wave=32, vector_bytes=4, registers=64, local_bytes=48 << 10, group=128, least_tiles=128
 )
 _BARRIER = "llvm.nvvm.barrier.cta.sync.aligned.all"
+_ABS = re.compile(r"\babs\.f32 (\s*%r\d+, %r\d+);")
 
 
 class NvRenderer(GpuRenderer):
@@ -41,7 +44,7 @@ class NvRenderer(GpuRenderer):
 
     def ptx(self, text: str) -> str:
         """PTX of LLVM IR."""
-        return emit_assembly(self.triple, self.arch, text)
+        return _ABS.sub(_absolute, emit_assembly(self.triple, self.arch, text))
 
     def image(self, kernel: Kernel, text: str) -> bytes:
         """An ELF cubin."""
@@ -59,3 +62,9 @@ class NvRenderer(GpuRenderer):
     def attributes(self, plan: Plan) -> str:
         """The size of a block."""
         return f'nounwind "nvvm.maxntid"="{plan.threads},1,1"'
+
+
+def _absolute(found: re.Match[str]) -> str:
+    # nvJitLink 13.5 takes what abs.f32 gives for a number that is not negative, and folds
+    # comparisons with it to true, NaN or not. Observed: not of abs.f64, nor of bits cleared.
+    return f"and.b32 {found[1]}, 0x7FFFFFFF;"

@@ -1,11 +1,18 @@
 """Conversions between all element types on x86-64, to the last bit."""
 
+import io
+from itertools import product
+
 import numpy as np
 import pytest
-from kernel_maker import elementwise, host_levels, run_native
+from elftools.elf.elffile import ELFFile
+from kernel_maker import Maker, elementwise, host_levels, run_native
 
 from jit.codegen.cpu import LEVELS
+from jit.compile import renderer
 from jit.dtype import ALL, dtypes
+from jit.math import FUNCTIONS
+from jit.term import with_sign
 
 RANDOM = np.random.default_rng(5)
 VALUES = np.array([
@@ -15,6 +22,7 @@ VALUES = np.array([
     1 + 2.0**-8 + 2.0**-40, 1 + 3 * 2.0**-11 - 2.0**-40, *RANDOM.normal(0, 1, 100),
     *(RANDOM.normal(0, 1, 100) * 10.0 ** RANDOM.integers(-8, 8, 100)),
 ])  # fmt: skip
+FLOATS = [d for d in ALL.values() if d.is_float]
 PAIRS = [(s, t) for s in ALL.values() for t in ALL.values() if s is not t]
 
 
@@ -125,3 +133,53 @@ def test_a_bitcast_keeps_the_bits(source, target, value, bits):
     x = np.array([value], source.numpy)
     out, _ = run_native(elementwise("bitcast", source, target, 1), [np.zeros(1, target.numpy), x])
     assert out[0] == bits
+
+
+# The processor's code may call nothing: its loader has no library.
+
+
+def needed(kernel, level):
+    """Names that the object leaves to others."""
+    image = renderer(f"LLVM:{level}").render(kernel).finish().image
+    symbols = ELFFile(io.BytesIO(image)).get_section_by_name(".symtab").iter_symbols()
+    return [s.name for s in symbols if s["st_shndx"] == "SHN_UNDEF" and s.name]
+
+
+def through(*types):
+    """out[i] = in[i] cast to one type after the other."""
+    m = Maker()
+    value = m.load(1, types[0], m.axis(0))
+    for dtype in types[1:]:
+        value = value.to(dtype)
+    return m.kernel([(types[-1], 1), (types[0], 1)], [1], [(0, m.axis(0), value)])
+
+
+def signed(first, second):
+    """A float64 with the computed sign of another, cast to one type after the other."""
+    m = Maker()
+    x, y = (m.load(a, dtypes.float64, m.axis(0)) for a in (1, 2))
+    value = with_sign(x, x * y).to(first).to(second)
+    arguments = [(second, 1), (dtypes.float64, 1), (dtypes.float64, 1)]
+    return m.kernel(arguments, [1], [(0, m.axis(0), value)])
+
+
+@pytest.mark.row("CMP-08")
+@pytest.mark.parametrize("dtype", FLOATS, ids=repr)
+@pytest.mark.parametrize("level", LEVELS)
+def test_no_function_and_no_cast_calls_a_library(level, dtype):
+    operations = ["neg", "abs", "sqrt", "trunc", "floor", "ceil", "round", "lt", "max", "min"]
+    for name in [*FUNCTIONS, *operations]:
+        arity = 2 if name in ("pow", "atan2", "lt", "max", "min") else 1
+        result = dtypes.bool if name == "lt" else dtype
+        assert needed(elementwise(name, dtype, result, 1, arity), level) == [], name
+    for first, second in product([*FLOATS, dtypes.int64, dtypes.bool], FLOATS):
+        assert needed(through(first, second, dtype), level) == [], (first, second)
+    for first in FLOATS:
+        assert needed(signed(first, dtype), level) == [], first
+
+
+@pytest.mark.row("TEN-14")
+def test_a_sign_survives_two_roundings():
+    numbers = [np.float64([1.0 + 2.0**-11 + 2.0**-30]), np.float64([-1e-300])]
+    (out, *_) = run_native(signed(dtypes.float32, dtypes.float16), [np.float16([0]), *numbers])
+    assert out.tolist() == [-1.0]

@@ -100,9 +100,22 @@ def test_a_kernel_that_kills_twice_is_a_compile_error(pool, monkeypatch):
             os.kill(self.process.pid, signal.SIGKILL)
 
     monkeypatch.setattr("jit.worker.Worker", Doomed)
-    with pytest.raises(CompileError, match=r"the compiler died on kernel made(.|\n)*SIGKILL"):
+    with pytest.raises(
+        CompileError,
+        match=r"the compiler died on kernel made for LLVM:gfx1100, twice: SIGKILL\n(.|\n)*"
+        r"hint: .*from outside, as by Linux when memory runs out; .* cannot select",
+    ):
         pool.compile(kernel(), AMD)
     assert len(started) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGRTMIN + 1])
+def test_the_signal_that_ended_a_worker_is_told(number):
+    worker = Worker()
+    os.kill(worker.process.pid, number)
+    known = {signal.SIGTERM: "SIGTERM", signal.SIGRTMIN + 1: f"signal {signal.SIGRTMIN + 1}"}
+    assert worker.last_words() == known[number]
+    worker.stop()
 
 
 def test_settings_of_a_context_reach_the_worker(pool):

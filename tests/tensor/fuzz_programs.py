@@ -168,6 +168,11 @@ class Random:
         op, f = self.one_of(table)
         if op in (Op.SHL, Op.SHR) and self.chance(0.7):
             other, values = self.full(int(self.rng.integers(0, dtype.bits + 2)), node.shape, dtype)
+        elif op in (Op.SHL, Op.SHR) and dtype.bits == 64:
+            # Counts whose low words alone would be in range.
+            high, low = self.rng.integers(0, 3, node.shape), self.rng.integers(0, 64, node.shape)
+            values = np.asarray((high << 32) + low, dtype.numpy)
+            other = leaf(values, dtype, self.device)
         if self.chance(0.5):
             return g.elementwise(op, node, other), f(array, values)
         return g.elementwise(op, other, node), f(values, array)
