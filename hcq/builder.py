@@ -91,10 +91,13 @@ class Builder:
         """Names of the slots its words hold."""
         return sorted({patch.formula.slot.name for patch in self.patches})
 
+    def _has_slots(self) -> bool:
+        return bool(self.patches)
+
     def check_known(self) -> None:
         """QueueError where its words are still to be filled in; LaunchError where a program
         that it launches was freed: other code may lie there."""
-        if not self.is_patched and self.slots:
+        if not self.is_patched and self._has_slots() and self.slots:
             raise QueueError(
                 f"queue {self.name} has slots: submit it as a batch", facts={"slots": self.slots}
             )
@@ -127,7 +130,7 @@ class Builder:
     def _check_program(self, program: Any) -> None:
         """LaunchError for what is no program, or one for another chip."""
         check_program(program, "launch")
-        if program.arch.name != self.arch.name:
+        if program.arch is not self.arch and program.arch.name != self.arch.name:
             raise LaunchError(
                 f"kernel {program.name} is for {program.arch.name}, queue {self.name} for "
                 f"{self.arch.name}",
@@ -139,10 +142,12 @@ class Builder:
         """Note a launch that passed check_launch(): its program, and sizes that are slots."""
         self.programs[program] = None
         self.kernels.append(program.name)
-        for axis, size in enumerate(grid):
-            if not isinstance(size, int):
-                limit = program.limits(block)[axis]
-                self.grids.setdefault((formula(size), limit), (program, axis, block))
+        x, y, z = grid
+        if not (isinstance(x, int) and isinstance(y, int) and isinstance(z, int)):
+            limits = program.limits(block)
+            for axis, size in enumerate(grid):
+                if not isinstance(size, int):
+                    self.grids.setdefault((formula(size), limits[axis]), (program, axis, block))
 
     def check_slots(self, values: Mapping[str, int]) -> None:
         """FieldError where the values of slots make a verb's address misaligned or its value

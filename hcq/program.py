@@ -92,7 +92,9 @@ class BaseProgram:
 
     def check_launch(self, grid: Sequence[Any], block: Sequence[int]) -> None:
         """LaunchError with value and limit."""
-        if self._has_passed(grid, block):
+        # Of ints only: 1.0 equals 1 too, and what else there is compares as it likes.
+        are_tuples = isinstance(grid, tuple) and isinstance(block, tuple)
+        if are_tuples and (grid, block) == self._passed and _are_ints((*grid, *block)):
             return
         check_axes(self.name, grid, block)
         if not self.address:
@@ -103,12 +105,6 @@ class BaseProgram:
             if isinstance(size, int) and not 0 <= size <= limits[axis]:
                 raise self._over_grid(axis, size, block)
         self._passed = tuple(grid), tuple(block)
-
-    def _has_passed(self, grid: Any, block: Any) -> bool:
-        # Only of tuples of ints: 1.0 equals 1 too, and what else there is compares as it likes.
-        if not isinstance(grid, tuple) or not isinstance(block, tuple):
-            return False
-        return (grid, block) == self._passed and _INTS.issuperset(map(type, grid + block))
 
     def limits(self, block: tuple[int, ...]) -> Sequence[int]:
         """The largest grid on each axis; LaunchError for a block outside its own limits."""
@@ -160,3 +156,7 @@ class BaseProgram:
             f"kernel {self.name}: {what} {value} is outside the limit {limit}",
             facts={"kernel": self.name, "value": value, "limit": limit, "arch": self.arch.name},
         )
+
+
+def _are_ints(values: Sequence[Any]) -> bool:
+    return _INTS.issuperset(map(type, values))

@@ -161,9 +161,12 @@ def check_axes(kernel: str, grid: Any, block: Any) -> None:
             )
 
 
+_ARE_KNOWN = frozenset((int,))
+
+
 def check_known(kernel: str, grid: Sequence[Any]) -> None:
     """LaunchError for the size of a grid that only a batch knows, at submit."""
-    if any(isinstance(size, Slot | Formula) for size in grid):
+    if not _ARE_KNOWN.issuperset(map(type, grid)) and not all(isinstance(n, int) for n in grid):
         raise LaunchError(
             f"kernel {kernel}: a slot in a grid has no value before a batch is submitted",
             facts={"kernel": kernel, "grid": repr(grid)},

@@ -95,6 +95,9 @@ class _Queue(Builder):
         patches = [*self.patches, *(patch for _, patch in self._record_patches)]
         return sorted({patch.formula.slot.name for patch in patches})
 
+    def _has_slots(self) -> bool:
+        return bool(self.patches or self._record_patches)
+
     def segments(self, address: int) -> list[tuple[int, int]]:
         """The sealed methods at an address in pieces (address, words) a ring entry can name."""
         count, at, pieces = self.method_count or 0, 0, []
