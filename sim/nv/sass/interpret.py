@@ -1,14 +1,13 @@
 """Runs warps one instruction at a time over numpy arrays: the oracle for translated code.
 
-Lanes stand apart or together as in frame.py: each has a place, those at the lowest place that
-do not wait at a convergence point run next.
+Which lanes run is in standing.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from sim.memory import GpuMemory, PageFault
 from sim.nv.sass.access import NANS, Access
 from sim.nv.sass.categories import lookup
 from sim.nv.sass.cfg import CodeReader
-from sim.nv.sass.convergence import STUCK_LANES, STUCK_WARPS, is_exclusive
+from sim.nv.sass.convergence import STUCK_WARPS
 from sim.nv.sass.decode import chip_number
 from sim.nv.sass.emit_registers import BLOCK_FIELDS, FIXED, THREAD_FIELDS
 from sim.nv.sass.instruction import Instruction
@@ -27,17 +26,13 @@ from sim.nv.sass.launch import LOCAL_TOP, shared_size
 from sim.nv.sass.memory_ops import is_memory
 from sim.nv.sass.operands import INSTRUCTION_SIZE
 from sim.nv.sass.semantics import NO_EFFECT
+from sim.nv.sass.standing import LANES, Array, Standing
 
 if TYPE_CHECKING:
     from sim.isa.launch import Lanes
     from sim.nv.sass.launch import Shape
 
 STOP_EVERY = 256  # instructions between looks at stop()
-PATIENCE = 25  # backward branches before other lanes get a turn
-LANES = 32
-
-Array = np.ndarray[Any, np.dtype[Any]]
-
 
 class BadAccess(SimFault):
     """What a warp did wrong: the fields of sim.nv.warp.WarpFault."""
@@ -86,10 +81,11 @@ class Block:
                 warp.barrier, warp.reduction = None, total
 
 
-class Warp:
+class Warp(Standing):
     """Registers and places of 32 lanes. Satisfies access.Registers."""
 
     def __init__(self, block: Block, index: int, ids: Array, mask: int) -> None:
+        super().__init__(mask)
         shape = block.shape
         self.block = block
         self.chip = chip_number(shape.sm)
@@ -100,23 +96,10 @@ class Warp:
         self.uniform = np.zeros(256, np.uint32)
         self.uniform_predicates = np.zeros(7, np.bool_)
         self.barriers = np.zeros((16, LANES), np.uint32)
-        self.places = np.zeros(LANES, np.int64)
-        self.live = np.array([bool(mask >> lane & 1) for lane in range(LANES)])
-        self.blocked = np.zeros(LANES, np.bool_)
-        self.active = self.live.copy()
-        self.syncing = np.zeros(LANES, np.bool_)  # those of the blocked at a WARPSYNC or BAR
-        self.exclusive = np.zeros(LANES, np.bool_)  # lanes that have to be done before others run
-        self.wanted = np.zeros(LANES, np.uint32)  # what each blocked lane waits for: lanes,
-        self.keys = np.zeros(LANES, np.int64)  # and under which key (convergence.py)
-        self.returns = np.zeros(LANES, np.int64)  # where ENDCOLLECTIVE sends each lane
         self.barrier: tuple[int, int] | None = None  # the block's that it waits at; threads
         self.reduction = 0  # what its last BAR.RED came to
         self.asks_all = False
         self.executed = 0
-        self.patience = PATIENCE
-        self.leader = 0
-        self.yielded = False
-        self.turn: Array | None = None  # lanes that were given a turn, while they are together
 
     # --- access.Registers
 
@@ -223,114 +206,6 @@ class Warp:
     def _put(self, row: Array, value: Value, mask: Value | None) -> None:
         assert isinstance(value, NumpyValue)
         np.copyto(row, value.spread(), where=self.allowed(mask))
-
-    # --- who runs next
-
-    def choose(self) -> int:
-        """Make the lanes at the next place active; the place. SimFault if all wait for ever."""
-        able = self._able()
-        if self.turn is not None and self.patience > 0:
-            places = self.places[self.turn]
-            whole = bool((self.turn & able).sum() == len(places)) and len(places) > 0
-            if whole and (places == places[0]).all():
-                self.active = able & (self.places == places[0])
-                return int(places[0])
-        self.turn = None
-        if self.patience <= 0:
-            return self._turn(able)
-        if not able.any():
-            raise SimFault(f"{STUCK_LANES} are not simulated")
-        place = int(self.places[able].min())
-        return self._run(able, place)
-
-    def _able(self) -> Array:
-        """Lanes that may run."""
-        while True:
-            free = self.live & ~self.blocked
-            first = free & self.exclusive
-            if first.any():
-                return first
-            self.exclusive[:] = False
-            turns = self.patience <= 0 or not free.any()
-            group = self._complete(self.live & self.blocked) if turns else None
-            if group is None:
-                return free
-            self._release(group)
-
-    def _turn(self, able: Array) -> int:
-        """Other lanes than the last go on."""
-        if self.yielded and not self.exclusive.any():
-            able = self.live & ~self.syncing
-        if not able.any():
-            raise SimFault(f"{STUCK_LANES} are not simulated")
-        self.patience = PATIENCE
-        self.yielded = False
-        others = able & ~self.active
-        pool = others if others.any() else able
-        turned = [(self.leader + 1 + step) % LANES for step in range(LANES)]
-        self.leader = next(lane for lane in turned if pool[lane])
-        place = int(self.places[self.leader])
-        self.turn = able & (self.places == place)
-        return self._run(able, place)
-
-    def _run(self, able: Array, place: int) -> int:
-        self.active = able & (self.places == place)
-        self.blocked &= ~self.active
-        return place
-
-    def meet(self, wanted: Value, key: int, place: int, *, sync: bool) -> bool:
-        """The lanes that run are at a convergence point and go on at a place; whether they do now.
-
-        wanted: for each lane, the lanes that have to be there too.
-        """
-        came = self.active.copy()
-        np.copyto(self.wanted, self.spread(wanted), where=came)
-        self.keys[came] = key
-        self.places[came] = place
-        self.exclusive[:] = False
-        self.blocked |= came
-        if sync:
-            self.syncing |= came
-        alone = sync and is_exclusive(key)
-        met = np.zeros(LANES, np.bool_)
-        while (group := self._complete(came & ~met)) is not None:
-            self._release(group)
-            met |= group
-            if alone:
-                break
-        if alone or not met.any() or (self.places[met] != place).any():
-            return False
-        self.active = met
-        return True
-
-    def _complete(self, candidates: Array) -> Array | None:
-        """The first group of waiting lanes, a candidate among them, of whom nobody is missing."""
-        for lane in np.flatnonzero(candidates):
-            same = (self.wanted == self.wanted[lane]) & (self.keys == self.keys[lane])
-            group: Array = self.blocked & same
-            needed = (int(self.wanted[lane]) >> np.arange(LANES)) & 1 != 0
-            if not (needed & self.live & ~group).any():
-                return group
-        return None
-
-    def _release(self, group: Array) -> None:
-        """A group goes on: at one place and before others if its key says so."""
-        lane = int(np.argmax(group))
-        if self.syncing[lane] and is_exclusive(int(self.keys[lane])):
-            self.places[group] = self.places[lane]
-            self.exclusive = group.copy()
-        self.blocked &= ~group
-        self.syncing &= ~group
-
-    def leave(self, number: int, gone: int) -> None:
-        """Nobody who waits at a BSYNC with this barrier's number waits for `gone` any more."""
-        which = self.blocked & ~self.syncing & (self.keys & 15 == number)
-        self.wanted[which] &= np.uint32(~gone & 0xFFFF_FFFF)
-
-    def spread(self, value: Value) -> Array:
-        """A value for each lane."""
-        assert isinstance(value, NumpyValue)
-        return value.spread()
 
 
 def run_grid(

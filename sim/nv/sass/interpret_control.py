@@ -13,13 +13,16 @@ import numpy as np
 
 from hcq.errors import SimFault
 from sim.isa.numpy_value import NumpyValue
-from sim.isa.value import BOOL, U32, Value
+from sim.isa.value import BOOL, U32
 from sim.nv.sass import convergence
 from sim.nv.sass.access import PREDICATES, Access, guard_of, read_flag
 from sim.nv.sass.emit_control import named_of
 from sim.nv.sass.instruction import Instruction, Operand
-from sim.nv.sass.interpret import LANES, Array, Warp
+from sim.nv.sass.interpret import Warp
 from sim.nv.sass.operands import INSTRUCTION_SIZE
+from sim.nv.sass.standing import LANES, Array
+
+EVERYONE = np.full(LANES, 0xFFFF_FFFF, np.uint32)
 
 
 def _condition(warp: Warp, instruction: Instruction) -> Array:
@@ -132,15 +135,17 @@ def _synchronise(warp: Warp, instruction: Instruction) -> None:
     if _some_stay(warp, instruction, _condition(warp, instruction)):
         return
     after = instruction.address + INSTRUCTION_SIZE
-    warp.meet(warp.lanes(warp.barriers[number].copy()), after | number, after, sync=False)
+    warp.meet(warp.barriers[number], after | number, after, sync=False)
 
 
 def _warp_sync(warp: Warp, instruction: Instruction) -> None:
     kinds = ("reg", "imm", "const", "ureg")
     operand = next((o for o in instruction.sources if o.kind in kinds), None)
-    mask: Value = warp.constant(U32, 0xFFFF_FFFF)
+    mask = EVERYONE
     if operand is not None:
-        mask = Access(instruction, warp).word(operand)
+        value = Access(instruction, warp).word(operand)
+        assert isinstance(value, NumpyValue)
+        mask = value.spread()
     if _some_stay(warp, instruction, _condition(warp, instruction)):
         return
     if instruction.target is not None:
@@ -159,7 +164,7 @@ def _barrier(warp: Warp, instruction: Instruction) -> None:
     if guard is not None and _some_stay(warp, instruction, warp.bits(guard)):
         return
     here = instruction.address
-    if not warp.meet(warp.constant(U32, 0xFFFF_FFFF), here, here, sync=True):
+    if not warp.meet(EVERYONE, here, here, sync=True):
         return
     number, threads = _numbers(warp, instruction)
     block, added = warp.block, 0
