@@ -194,22 +194,62 @@ def test_no_progress_is_a_hang_once_and_then_the_device_is_lost(held):
         assert time.monotonic() - started < 0.5
 
 
+class SteppedClock:
+    """The host's time for a device: at each look 0.15 s later, and one more step is done.
+
+    So how fast this machine is does not matter.
+    """
+
+    def __init__(self, monkeypatch, device, steps):
+        self.seconds = 1000.0
+        self.steps = list(steps)
+        monkeypatch.setattr(device.work.waits._host, "now", self)
+
+    def __call__(self):
+        self.seconds += 0.15
+        assert self.seconds < 1100, "the limit never passes"
+        if self.steps:
+            act, is_over = self.steps.pop(0)
+            act()
+            limit = time.monotonic() + 60
+            while not is_over() and time.monotonic() < limit:
+                time.sleep(0.0005)
+        return self.seconds
+
+
 @pytest.mark.row("HCQ-05")
-def test_progress_starts_the_limit_over(device):
+def test_progress_starts_the_limit_over(device, monkeypatch):
     flags = device.allocate(64, host=True, uncached=True, zero=True)
+    steps = []
     for at in range(6):
-        device.submit(device.queue("compute").poll(flags.address + 4 * at, 1))
-
-    def release():
-        for at in range(6):
-            time.sleep(0.05)
-            flags.region.write32(4 * at, 1)
-
-    thread = threading.Thread(target=release)
-    thread.start()
-    with Context(HCQ_TIMEOUT_MS=200):  # all six take 300 ms, none of them 200
+        value = device.submit(device.queue("compute").poll(flags.address + 4 * at, 1))
+        steps.append(
+            (
+                lambda at=at: flags.region.write32(4 * at, 1),
+                lambda value=value: device.work.timeline.reached >= value,
+            )
+        )
+    clock = SteppedClock(monkeypatch, device, steps)
+    with Context(HCQ_TIMEOUT_MS=200):  # all six take 900 ms, none of them 200
         device.synchronize()
-    thread.join()
+    assert clock.steps == []
+    assert clock.seconds > 1000.85
+
+
+@pytest.mark.row("HCQ-05")
+@pytest.mark.refusal
+def test_without_progress_the_limit_is_counted_from_the_last_one(device, monkeypatch):
+    flags = device.allocate(64, host=True, uncached=True, zero=True)
+    first = device.submit(device.queue("compute").poll(flags.address, 1))
+    device.submit(device.queue("compute").poll(flags.address + 4, 1))
+    step = (lambda: flags.region.write32(0, 1), lambda: device.work.timeline.reached >= first)
+    nothing = (lambda: None, lambda: True)
+    clock = SteppedClock(monkeypatch, device, [nothing, step])
+    with Context(HCQ_TIMEOUT_MS=1000), pytest.raises(GpuTimeout, match="waiting for value 2"):
+        device.synchronize()
+    # It moved at the second look, 1000.3.
+    assert clock.seconds >= 1001.3 - 1e-6
+    flags.region.write32(4, 1)
 
 
 @pytest.mark.row("HCQ-10")
@@ -227,7 +267,7 @@ def test_other_waiting_threads_wake_when_the_device_fails(held):
     thread.start()
     with Context(HCQ_TIMEOUT_MS=50), pytest.raises(GpuTimeout):
         device.synchronize()
-    thread.join(1)
+    thread.join(30)
     assert "is lost since" in str(caught[0])
 
 
@@ -290,7 +330,7 @@ def test_a_hang_names_queue_signal_awaited_and_seen_value(held):
 
 
 @pytest.mark.row("HCQ-05")
-def test_signals_inside_bound_words_are_progress(device):
+def test_signals_inside_bound_words_are_progress(device, monkeypatch):
     """Neither timeline nor ring position move while the pointer packet runs, the signal does."""
     flag = device.allocate(256, host=True, uncached=True, zero=True)
     signal = device.signals.take()
@@ -300,13 +340,14 @@ def test_signals_inside_bound_words_are_progress(device):
     queue.poll(flag.address, 8)
     device.submit(device.bind(queue))
 
-    def advance():
-        for step in range(1, 9):
-            time.sleep(0.1)
-            flag.region.write32(0, step)
+    def is_over(step):
+        return signal.value > step or device.work.timeline.reached == 1
 
-    thread = threading.Thread(target=advance)
-    thread.start()
-    with Context(HCQ_TIMEOUT_MS=400):
+    steps = [
+        (lambda step=step: flag.region.write32(0, step), lambda step=step: is_over(step))
+        for step in range(9)
+    ]
+    clock = SteppedClock(monkeypatch, device, steps)
+    with Context(HCQ_TIMEOUT_MS=200):
         device.synchronize()
-    thread.join()
+    assert clock.steps == []
