@@ -107,7 +107,7 @@ class Access:
         if kind in ("imm", "fimm"):
             return self.number(U32, self._immediate(operand, part))
         if kind == "const" and not is_indexed(operand):
-            return self.registers.constant_word(operand.bank, operand.value + 4 * part)
+            return self.registers.constant_word(operand.bank, fixed_offset(operand) + 4 * part)
         raise self.refuse(f"with an operand of kind {kind}")
 
     def _uniform(self, index: int, first: int) -> Value:
@@ -262,6 +262,15 @@ def is_indexed(operand: Operand) -> bool:
         register is not None and register.index != ZERO_REGISTER
         for register in (operand.base, operand.ubase)
     )
+
+
+def fixed_offset(operand: Operand) -> int:
+    """Where in its bank a constant lies that no register has a part in.
+
+    Disassemblers print the 16 bits of the field with a sign, but banks have up to 64 KiB.
+    Source: mesa: src/nouveau/compiler/nak/sm70_encode.rs, set_src_cb; ir.rs, CBufRef.
+    """
+    return operand.value & 0xFFFF
 
 
 def is_uniform(instruction: Instruction) -> bool:

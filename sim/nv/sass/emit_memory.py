@@ -5,7 +5,7 @@ from __future__ import annotations
 from sim.isa import state
 from sim.isa.llvm_value import own
 from sim.isa.value import BOOL, I8, I16, I32, U8, U16, U32, U64, Value, where
-from sim.nv.sass.access import Access, is_indexed
+from sim.nv.sass.access import Access, fixed_offset, is_indexed
 from sim.nv.sass.emit_atomic import AtomicEmitter
 from sim.nv.sass.instruction import TRUE_PREDICATE, ZERO_REGISTER, Instruction, Operand
 from sim.nv.sass.memory_ops import MemoryOp, describe, whole_address
@@ -96,7 +96,7 @@ class MemoryEmitter(AtomicEmitter):
 
     def _fixed_constant(self, x: Access, operation: MemoryOp, source: Operand) -> None:
         for part in range(operation.count):
-            offset = source.value + 4 * part
+            offset = fixed_offset(source) + 4 * part
             word = self.registers.constant_word(source.bank, offset & ~3)
             value: Value = word
             if operation.bits < 32:

@@ -8,7 +8,7 @@ import numpy as np
 
 from sim.isa.numpy_value import NumpyValue
 from sim.isa.value import BOOL, U32, U64, Value, where
-from sim.nv.sass.access import Access
+from sim.nv.sass.access import Access, fixed_offset, is_indexed
 from sim.nv.sass.instruction import ZERO_REGISTER, Operand
 from sim.nv.sass.interpret import LANES, BadAccess, SassValue, Warp, local_place
 from sim.nv.sass.launch import LOCAL_TOP
@@ -188,8 +188,9 @@ def _constant(x: Access, operation: MemoryOp, warp: Warp) -> None:
             spread = value.spread()
             offsets = [offset + int(spread[lane]) for lane, offset in enumerate(offsets)]
     results = {}
+    start = bank[0] + (source.value if is_indexed(source) else fixed_offset(source))
     for lane in _lanes(x, warp) if target.kind == "reg" else _first(x, warp):
-        address = bank[0] + source.value + offsets[lane]
+        address = start + offsets[lane]
         results[lane] = _words(warp.block.memory.read(address, operation.bits // 8), operation)
     if target.kind == "reg":
         _write_lanes(x, warp, results, target)

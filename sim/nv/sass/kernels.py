@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from sim.isa.kernels import BaseKernel, BaseKernels, Variant
-from sim.nv.sass.access import is_indexed
+from sim.nv.sass.access import fixed_offset, is_indexed
 from sim.nv.sass.cfg import CodeReader, Program, discover
 from sim.nv.sass.decode import chip_number
 from sim.nv.sass.instruction import ZERO_REGISTER, Instruction, Operand
@@ -45,7 +45,7 @@ class Kernel(BaseKernel[Program]):
         for instruction in self.instructions:
             for operand in instruction.sources:
                 if operand.kind == "const" and not is_indexed(operand):
-                    end = operand.value + 4 * operand.count
+                    end = fixed_offset(operand) + 4 * operand.count
                     if end > ends.get(operand.bank, (0, 0))[0]:
                         ends[operand.bank] = end, instruction.address
         return ends

@@ -81,6 +81,9 @@ converged:
   switch i32 %resume, label %unknown [ {starts} ]
 choose:
   %place = call i32 @dispatch(ptr %t, ptr %w)
+  %noplace = icmp eq i32 %place, {frame.STUCK}
+  br i1 %noplace, label %stuck, label %found
+found:
   %chosen = load i32, ptr %activep
   %together = icmp eq i32 %chosen, -1
   br i1 %together, label %tofull, label %apartagain
@@ -89,7 +92,7 @@ tofull:
   br label %full
 apartagain:
   store i32 {frame.DISPATCH}, ptr %resumep
-  switch i32 %place, label %unknown [ {starts} i32 {frame.STUCK}, label %stuck ]
+  switch i32 %place, label %unknown [ {starts} ]
 stuck:
 {self._stuck()}
 {unknown}
