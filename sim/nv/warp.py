@@ -223,7 +223,7 @@ class _Run(NativeLaunch[Kernel, ThreadRecord]):
             text = f"at {pc:#x}: {explain(self._kernel, offset)}"
             return WarpFault("illegal", pc, "execute", pc, text)
         if kind == state.FAULT_STUCK:
-            text = f"at {pc:#x}: {STUCK_LANES} are not simulated"
+            text = f"at {pc:#x}: {STUCK_LANES}"
             return WarpFault("illegal", pc, "execute", pc, text)
         access = ACCESS[record.get(state.FAULT_ACCESS)]
         name = KINDS[kind]

@@ -37,8 +37,8 @@ EXCHANGES = frozenset({
 NEUTRAL = frozenset({"B2R", "BMOV", "BREAK", "BSSY", "YIELD"})  # control that goes straight on
 MEANING_BITS = 105  # of an instruction; those above are for scheduling
 
-STUCK_LANES = "lanes of one warp that wait for each other at different places"
-STUCK_WARPS = "warps of one block that wait at barriers which cannot open"
+STUCK_LANES = "lanes of one warp wait for each other and can never meet"
+STUCK_WARPS = "warps of one block wait at barriers that can never open"
 
 
 def key_of_sync(i: Instruction, read: Read) -> int:

@@ -257,7 +257,7 @@ def _barrier(t: Translator, i: Instruction) -> bool:
     on, stuck = f"i32 {OPEN}, label %on_{name}", f"i32 {STUCK}, label %stuck_{name}"
     emitter.line(f"switch i32 {got}, label %shut_{name} [ {on} {stuck} ]")
     emitter.label(f"stuck_{name}", follows=True)
-    t.fault(i.address, SimFault(f"{convergence.STUCK_WARPS} is not simulated"))
+    t.fault(i.address, SimFault(convergence.STUCK_WARPS))
     emitter.label(f"shut_{name}", follows=True)
     t.pause(i.address, state.RUN)
     emitter.label(f"on_{name}", follows=True)

@@ -254,8 +254,7 @@ def _run_block(
             warp.barrier is not None for warp in block.warps if warp.live.any()
         ):
             pc = block.shape.code
-            text = f"{STUCK_WARPS} are not simulated"
-            raise _located(BadAccess("illegal", pc, "execute", text), pc)
+            raise _located(BadAccess("illegal", pc, "execute", STUCK_WARPS), pc)
     return sum(warp.executed for warp in block.warps)
 
 

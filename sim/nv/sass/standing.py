@@ -50,7 +50,7 @@ class Standing:
         if self.patience <= 0:
             return self._turn(able)
         if not able.any():
-            raise SimFault(f"{STUCK_LANES} are not simulated")
+            raise SimFault(STUCK_LANES)
         place = int(self.places[able].min())
         return self._run(able, place)
 
@@ -73,7 +73,7 @@ class Standing:
         if self.yielded and not self.exclusive.any():
             able = self.live & ~self.syncing
         if not able.any():
-            raise SimFault(f"{STUCK_LANES} are not simulated")
+            raise SimFault(STUCK_LANES)
         self.patience = PATIENCE
         self.yielded = False
         others = able & ~self.active

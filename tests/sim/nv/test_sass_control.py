@@ -80,10 +80,19 @@ APART = [  # each half of the warp comes to its own WARPSYNC for all lanes, and 
     0x000FE200038000000000000007007348,  # WARPSYNC R7
     0x000FE200038E010000000000FF017806,  # VOTE.ANY R1, PT, PT
 ]
+UNEQUAL = [  # lanes that name each other in masks that differ
+    0x000FE200000021000000000000007919,  # S2R R0, SR_TID.X
+    0x000FE20000000F00FFFFFFFF00077802,  # MOV R7, 0xffffffff
+    0x000FE20003F01070000000100000780C,  # ISETP.LT.U32.AND P0, PT, R0, 0x10, PT
+    0x000FE20000000F00FFFF000100070802,  # @P0 MOV R7, 0xffff0001
+    0x000FE20003A000000000000007007348,  # WARPSYNC.EXCLUSIVE R7
+    0x000FE200038E010000000000FF017806,  # VOTE.ANY R1, PT, PT
+]
 
 
 @pytest.mark.refusal
-def test_lanes_that_exchange_values_at_different_places_are_named(run):
-    named = "lanes of one warp that wait for each other at different places are not simulated"
+@pytest.mark.parametrize("words", [APART, UNEQUAL], ids=["apart", "unequal"])
+def test_lanes_that_wait_for_each_other_in_vain_are_named(run, words):
+    named = "lanes of one warp wait for each other and can never meet"
     with pytest.raises(WarpFault, match=named):
-        run("sm_90", 32, [(word, "") for word in APART])
+        run("sm_90", 32, [(word, "") for word in words])

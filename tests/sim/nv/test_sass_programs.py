@@ -357,7 +357,7 @@ def test_a_barrier_of_half_a_block_opens_for_each_half(program):
 def test_a_barrier_of_more_threads_than_the_block_has_is_named(program):
     found, _ = fault(program, "endless_barrier")
     assert found.kind == "illegal"
-    assert "warps of one block that wait at barriers which cannot open" in found.text
+    assert "warps of one block wait at barriers that can never open" in found.text
 
 
 @pytest.mark.refusal
