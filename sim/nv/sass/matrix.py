@@ -14,6 +14,7 @@ Source: PTX ISA, "Matrix Fragments for mma.m16n8k16" and its neighbours.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from sim.isa.value import F16, F32, F64, I32, I64, U16, U32, U64, Value, fma
 from sim.nv.sass.access import Access
@@ -101,16 +102,29 @@ def hmma(x: Access) -> None:
 
 @means("DMMA")
 def dmma(x: Access) -> None:
-    """Doubles, 8x8x4: A's lane holds row g, column t; B's row t, column g."""
-    if x.instruction.modifiers[0] not in ("884", "8x8x4") or len(x.instruction.modifiers) > 1:
-        raise x.refuse("of that shape")
-    a, b = ([[x.pair(at).bits(F64)]] for at in (0, 1))
-    words = _words(x, Operand(x.data[2].kind, x.data[2].index, 4))
-    totals = [(words[n].to(U64) | (words[n + 1].to(U64) << 32)).bits(F64) for n in (0, 2)]
-    for at, value in enumerate(_sum(a, b, totals, 8)):
+    """Doubles, 8x8x4 or 16x8x4 and multiples: laid out as tf32, each in a pair of registers."""
+    if len(x.instruction.modifiers) > 1:
+        raise x.refuse("with directed rounding")
+    small = x.instruction.modifiers[0] in ("884", "8x8x4")
+    a, b, c = x.data if not small else (replace(x.data[at], count=n) for at, n in _SMALL_PAIRS)
+    left, right = ([[value] for value in _doubles(x, operand)] for operand in (a, b))
+    for at, value in enumerate(_sum(left, right, _doubles(x, c), 8 if small else ROWS)):
         whole = value.bits(U64)
         x.write_word(x.results[0], 2 * at, whole.to(U32))
         x.write_word(x.results[0], 2 * at + 1, (whole >> 32).to(U32))
+
+
+_SMALL_PAIRS = ((0, 2), (1, 2), (2, 4))  # operand of 8x8x4, its registers
+
+
+def _doubles(x: Access, operand: Operand) -> list[Value]:
+    """The doubles in the pairs of registers of an operand, signs applied."""
+    words = [word.to(U64) for word in _words(x, operand)]
+    pairs = zip(words[::2], words[1::2], strict=True)
+    values = [(low | (high << 32)).bits(F64) for low, high in pairs]
+    if operand.abs:
+        values = [value.absolute() for value in values]
+    return [value.negate() for value in values] if operand.neg else values
 
 
 def _refuse_sparse(x: Access) -> None:

@@ -24,8 +24,6 @@ QMMA | 07a/1 | =89 80=0 73+2=2 | R16:x | A.ri:x B.ci:x C.n:x | \
     qmma@76+75,1 accumulate@77 fp8q@78 fp8q@79
 QMMA | 07a/1 | =120 80=0 *73+2 | R16:x | A.i:x B.i:x C.n:x | \
     qmma@76+75,1 accumulate@77 fp8q@78 fp8q@79
-MOVM | 03a/1 | >=100 78+2=0 75=1 | R16 | R24 | U4TO8 MT88
-MOVM | 03a/1 | 78+2=0 | R16 | R24 | 16 MT88
-MOVM | 03a/1 | 78+2=1 | R16 | R24 | 16 M832
-MOVM | 03a/1 | 78+2=2 | R16 | R24 | 16 M864
+MOVM | 03a/1 | >=100 75=1 | R16 | R24 | U4TO8 movm@78
+MOVM | 03a/1 | | R16 | R24 | 16 movm@78
 """

@@ -103,9 +103,10 @@ def matrix_counts(code: Code) -> tuple[int, int, int, int]:
     """
     name, words = code.row.name, code.modifiers
     if name == "DMMA":
-        small = (4, 2, 2, 4)
-        known = {"8x8x4": small, "884": small, "16x8x4": (8, 4, 2, 8)}
-        return known.get(words[0], (8, 8, 4, 8))
+        if not words[0].startswith("16"):
+            return 4, 2, 2, 4
+        columns = int(words[0].rpartition("x")[2])  # of A
+        return 8, columns, columns // 2, 8
     result = 2 if "F16" in words or words[0] in _SMALL else 4
     if words[0] == "SP":  # of A only half the elements are there
         few = words[1] == "1688" or (words[1] == "16816" and "TF32" not in words)
