@@ -1,13 +1,16 @@
 """What the kernel driver is asked for when a device opens, allocates and closes, as literals."""
 
+import ctypes
+import mmap
 import struct
 
 import pytest
 
 from hcq import nv
-from hcq.errors import HcqError
+from hcq.errors import HcqError, OutOfMemory
 from hcq.ioctl_defs import nv_escape
 from hcq.nv.memory import Kind, allocate, free
+from hcq.nv.rm import RmError
 
 LOCAL_USER, SYSTEM = 0x40, 0x3E  # classes of video memory and of the machine's
 
@@ -23,6 +26,11 @@ def memories(calls):
         )
         for number, data in found
     ]
+
+
+def spans(sim):
+    """Address space of the process that is reserved, by start and end."""
+    return [(start, end) for start, end, _ in sim._space._reserved.ranges()]
 
 
 @pytest.mark.row("NV-18")
@@ -99,7 +107,7 @@ def test_a_second_gpu_that_does_not_open_leaves_nothing_beside_the_first(machine
     sim = machine(["sm_86", "sm_90"])
     first = nv.open(0)
     nv.open(1).close()
-    kept = sim.rm_objects, sim.open_files
+    kept = sim.rm_objects, sim.open_files, spans(sim)
     calls = asked(sim)
     device = nv.open(1)
     # Lists of cards come without a status.
@@ -115,7 +123,7 @@ def test_a_second_gpu_that_does_not_open_leaves_nothing_beside_the_first(machine
         except HcqError:
             failures += 1
         sim.nvidia.rm.answers.clear()
-        assert (sim.rm_objects, sim.open_files) == kept, f"call {nth}, {name}"
+        assert (sim.rm_objects, sim.open_files, spans(sim)) == kept, f"call {nth}, {name}"
     assert failures > 40
     assert first.health() == "ok"
     first.close()
@@ -164,4 +172,123 @@ def test_the_clock_is_read_again_when_its_upper_half_moved_meanwhile(machine):
         assert device.gpu.clock() == 0x7_0000_0003
     finally:
         device.gpu.doorbell = real
+    device.close()
+
+
+@pytest.mark.row("HCQ-31")
+@pytest.mark.row("NV-04")
+def test_close_gives_every_span_of_addresses_back(machine, compiled):
+    sim = machine("sm_90")
+    before = spans(sim)
+    device = nv.open(0)
+    device.load(compiled("spill"), "spill")
+    for options in ({}, {"cpu_access": True}, {"host": True}, {"host": True, "uncached": True}):
+        device.allocate(4096, **options)
+    assert len(spans(sim)) > len(before)
+    device.close()
+    assert spans(sim) == before
+
+
+@pytest.mark.row("NV-18")
+@pytest.mark.parametrize("view", [False, True])
+def test_a_buffers_span_of_addresses_comes_back_with_it(machine, view):
+    sim = machine("sm_90")
+    device = nv.open(0)
+    before = spans(sim)
+    device.free(device.allocate(9 << 20, cpu_access=view))
+    assert spans(sim) == before
+    device.close()
+
+
+@pytest.mark.row("NV-06")
+def test_the_objects_of_a_gpu_are_asked_for_by_their_parameters(machine, asked):
+    calls = asked(machine("sm_90"))
+    device = nv.open(0)
+    given = {number: data for _, number, data in calls}
+    space = given[0x90F1]
+    # Flags: externally owned (8), page faults (0x40).
+    assert struct.unpack_from("<I", space, 4) == (0x48,)
+    assert struct.unpack_from("<Q", space, 8) == (0x1_FFFF_FB00_0000,)
+    assert struct.unpack_from("<Q", space, 0x28) == (0x1000,)
+    assert struct.unpack_from("<2I", given[0xA06C], 8) == (device.gpu.space, 1)  # graphics
+    assert struct.unpack_from("<2I", given[0x9067]) == (device.gpu.space, 1)  # asynchronous
+    channel, copy = given[0xC86F], device.channels["copy"]  # the last one made
+    assert struct.unpack_from("<I", channel, 0) == (copy.notifier.handle,)
+    assert struct.unpack_from("<QI", channel, 8) == (copy.ring.address, 4096)
+    assert struct.unpack_from("<I", channel, 0x20) == (copy.ring.handle,)
+    assert struct.unpack_from("<Q", channel, 0x40) == (0x8000,)
+    device.close()
+
+
+@pytest.mark.row("NV-18")
+def test_memory_is_mapped_for_reads_writes_and_atomics(machine, monkeypatch):
+    sim = machine("sm_90")
+    device = nv.open(0)
+    ioctl, seen = sim.ioctl, []
+
+    def noted(fd, call, args):
+        if call.name == "UVM_MAP_EXTERNAL_ALLOCATION":
+            given = args.perGpuAttributes[0]
+            seen.append((args.gpuAttributesCount, given.gpuMappingType, bytes(given.gpuUuid)))
+        return ioctl(fd, call, args)
+
+    monkeypatch.setattr(sim, "ioctl", noted)
+    device.allocate(4096)
+    assert seen == [(1, 1, device.gpu.uuid)]
+    device.close()
+
+
+MAPPED = ["UVM_CREATE_EXTERNAL_RANGE", "UVM_MAP_EXTERNAL_ALLOCATION"]
+
+
+@pytest.mark.row("NV-18")
+@pytest.mark.refusal
+def test_memory_that_cannot_be_mapped_goes_back_step_by_step(machine, asked):
+    sim = machine("sm_90")
+    device = nv.open(0)
+    kept = sim.rm_objects, spans(sim), device.gpu.bar1_used
+    sim.answer("UVM_MAP_EXTERNAL_ALLOCATION", 0x1A)
+    calls = asked(sim)
+    with pytest.raises(RmError, match="UVM_MAP_EXTERNAL_ALLOCATION: NV_ERR_INSUFFICIENT_RESO"):
+        allocate(device.gpu, 4096, Kind.VRAM, view=False)
+    assert [name for name, _, _ in calls] == [
+        "NV_ESC_RM_ALLOC", *MAPPED, "UVM_FREE", "NV_ESC_RM_FREE"
+    ]  # fmt: skip
+    with pytest.raises(RmError):
+        allocate(device.gpu, 4096, Kind.VRAM)
+    assert (sim.rm_objects, spans(sim), device.gpu.bar1_used) == kept
+    sim.nvidia.rm.answers.clear()
+    device.close()
+
+
+@pytest.mark.row("NV-18")
+@pytest.mark.refusal
+def test_pages_of_the_process_that_cannot_be_mapped_are_let_go(machine, asked):
+    sim = machine("sm_90")
+    device = nv.open(0)
+    kept = sim.rm_objects
+    pages = mmap.mmap(-1, 4096)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+    sim.answer("UVM_MAP_EXTERNAL_ALLOCATION", 0x1A)
+    calls = asked(sim)
+    with pytest.raises(RmError, match="UVM_MAP_EXTERNAL_ALLOCATION"):
+        device.adopt(address, 4096)
+    assert [name for name, _, _ in calls] == [
+        "NV_ESC_RM_ALLOC_MEMORY", *MAPPED, "UVM_FREE", "NV_ESC_RM_FREE"
+    ]  # fmt: skip
+    assert sim.rm_objects == kept
+    sim.nvidia.rm.answers.clear()
+    device.close()
+
+
+@pytest.mark.row("NV-03")
+@pytest.mark.refusal
+@pytest.mark.parametrize("call", MAPPED)
+def test_no_memory_for_a_mapping_is_out_of_memory(machine, call):
+    sim = machine("sm_90")
+    device = nv.open(0)
+    sim.answer(call, 0x51)
+    with pytest.raises(OutOfMemory, match=f"{call}: NV_ERR_NO_MEMORY"):
+        allocate(device.gpu, 4096, Kind.VRAM)
+    sim.nvidia.rm.answers.clear()
     device.close()
