@@ -123,6 +123,23 @@ ELSE:
   add.u32 %r1, %r1, 1;
 DONE:
   {STORE}%r1;""",
+    "one_warp_apart_at_a_barrier": f"""
+  setp.lt.u32 %p1, %thread, 16;
+  @!%p1 bra ELSE;
+  st.volatile.global.u32 [%ct+1024], 7;
+  barrier.sync 0;
+  ld.volatile.global.u32 %r1, [%out+1276];
+  bra DONE;
+ELSE:
+  st.volatile.global.u32 [%ct+1024], 9;
+  barrier.sync 0;
+  ld.volatile.global.u32 %r1, [%out+1024];
+DONE:
+  {STORE}%r1;""",
+    "different_barriers": """
+  setp.lt.u32 %p1, %thread, 32;
+  @%p1 bar.sync 0;
+  @!%p1 bar.sync 1;""",
     "exits_while_others_wait": f"""
   .reg .b32 %lane; mov.u32 %lane, %laneid;
   setp.lt.u32 %p1, %lane, 16;

@@ -10,6 +10,8 @@ import pytest
 from bare_nv import Gpu, cubin, library
 from nv_meeting import meetings
 
+from sim.nv.warp import WarpFault
+
 CHIPS = ("sm_86", "sm_90", "sm_120")
 ENGINES = ("interpreted", "translated")
 pytestmark = pytest.mark.skipif(library() is None, reason="needs the wheel nvidia-nvjitlink")
@@ -45,6 +47,7 @@ CASES = {
     "shuffle_in_two_arms": after_three(THREAD),
     "ballot_in_two_arms": np.where(LANE % 2, 0, 0xFFFF_FFFF),
     "barrier_count_in_two_arms": np.where(THREAD < 16, 17, 16),
+    "one_warp_apart_at_a_barrier": np.where(THREAD < 16, 9, 7),
     "exits_while_others_wait": np.where(LANE < 16, 0xFFFF00 + (THREAD ^ 3), 0),
     "spins_while_others_meet": np.where(LANE < 16, 5, 6),
     # 81 l + 27 (100 + l) + 9 (200 + l) + 3 (300 + l) + 400 + l
@@ -67,14 +70,28 @@ def loaded(tmp_path_factory):
     return program
 
 
+@pytest.fixture(params=[(c, e) for c in CHIPS for e in ENGINES], ids=lambda p: f"{p[0]}-{p[1]}")
+def run(loaded, request):
+    """run(kernel): what each of 64 threads stored."""
+    program = loaded(*request.param)
+
+    def one(kernel):
+        gpu = program.gpu
+        a = gpu.put(np.array([0xFFFF_FFFF], np.uint32))
+        out = gpu.put(np.zeros(1024, np.uint32))
+        program.run(kernel, (1,), (64,), out, a, a, a, np.uint32(0))
+        return gpu.get(out, np.uint32, 64)
+
+    return one
+
+
 @pytest.mark.row("SIM-05")
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("kernel", CASES)
-def test_lanes_and_warps_meet(loaded, chip, engine, kernel):
-    program = loaded(chip, engine)
-    gpu = program.gpu
-    a = gpu.put(np.array([0xFFFF_FFFF], np.uint32))
-    out = gpu.put(np.zeros(1024, np.uint32))
-    program.run(kernel, (1,), (64,), out, a, a, a, np.uint32(0))
-    np.testing.assert_array_equal(gpu.get(out, np.uint32, 64), CASES[kernel] % 2**32)
+def test_lanes_and_warps_meet(run, kernel):
+    np.testing.assert_array_equal(run(kernel), CASES[kernel] % 2**32)
+
+
+@pytest.mark.refusal
+def test_warps_at_different_barriers_are_named(run):
+    with pytest.raises(WarpFault, match="warps of one block wait at barriers that can never open"):
+        run("different_barriers")
