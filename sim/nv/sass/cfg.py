@@ -17,6 +17,7 @@ from sim.nv.sass.operands import INSTRUCTION_SIZE
 from sim.nv.sass.semantics import CONTROL
 
 PAGE = 4096
+REACH = 1 << 31  # bytes from the entry to where lanes can stand
 # What ends a block: lanes may part, wait, or leave.
 ENDS = CONTROL - {"BSSY", "BREAK", "BMOV", "B2R", "YIELD"}
 
@@ -70,7 +71,13 @@ class CodeReader:
         if start % INSTRUCTION_SIZE:
             raise SimFault(f"code at {address:#x} is not a multiple of {INSTRUCTION_SIZE}")
         word = int.from_bytes(page[start : start + INSTRUCTION_SIZE], "little")
-        return self._relative(decode(word, offset, target=self._target))
+        found = self._relative(decode(word, offset, target=self._target))
+        if found.target is not None and not -REACH <= found.target < REACH:
+            raise SimFault(
+                f"{found.spelling} at {address:#x} to code more than 2 GiB from the entry "
+                "is not simulated"
+            )
+        return found
 
     def _relative(self, instruction: Instruction) -> Instruction:
         """Absolute targets as bytes from the entry, as all others are."""

@@ -65,6 +65,17 @@ def test_lanes_that_come_together_and_wait_for_ever_are_named(gpu):
         0x004FE200008E01000000000000057806,  # VOTE.ANY R5, PT, P1
         0x001FEC0003800000000000000000791B,  # ENDCOLLECTIVE
     ]
-    with pytest.raises(WarpFault, match="lanes of one warp that wait for each other") as caught:
+    with pytest.raises(WarpFault, match="wait for each other") as caught:
         run(gpu, words, 0x10000)
+    assert caught.value.kind == "illegal"
+
+
+@pytest.mark.refusal
+@pytest.mark.parametrize("distance", [1 << 32, -(1 << 32)])
+def test_calls_beyond_2_gib_are_refused(gpu, distance):
+    # CALL.ABS.NOINC: the low 8 bits of the target's words lie at bit 16, the others at bit 34
+    field = (0x7000_0000_0000 + distance) // 4
+    call = 0x000FEA0003C00000_00000000_0000_7943 | (field & 0xFF) << 16 | field >> 8 << 34
+    with pytest.raises(WarpFault, match="more than 2 GiB from the entry") as caught:
+        run(gpu, [call], 0x10000)
     assert caught.value.kind == "illegal"
