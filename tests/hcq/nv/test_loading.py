@@ -90,6 +90,19 @@ def test_a_load_that_fails_takes_no_code_memory(machine, compiled, monkeypatch):
     device.close()
 
 
+def test_code_memory_is_not_used_again_before_launches_of_it_are_over(held, compiled):
+    device, flag = held
+    cell = device.allocate(4, host=True)
+    program = device.load(compiled("bump"), "bump")
+    address = program.address
+    device.launch(program, [cell.address], ONE, ONE)
+    program.free()
+    assert device.load(compiled("bump"), "bump").address != address
+    flag.region.write32(0, 1)
+    device.synchronize()
+    assert device.load(compiled("bump"), "bump").address == address
+
+
 @pytest.mark.row("NV-09")
 @pytest.mark.row("CMP-16")
 def test_a_relocation_of_the_upper_half_holds_all_of_it(compiled):

@@ -352,6 +352,20 @@ def test_an_argument_block_that_is_a_slot_is_given_its_sizes_by_the_gpu(placed):
     assert [(p.word, p.half) for p in queue.patches] == [(5, Half.HIGH), (6, Half.LOW)]
 
 
+@pytest.mark.row("HCQ-26")
+def test_a_queue_that_is_unsealed_and_sealed_again_holds_what_it_held(placed):
+    queue = compute().signal(CELL, Slot("value", SlotKind.VARIABLE, bits=32))
+    queue.launch(placed("add"), Slot("args"), (1, 1, 1), (64, 1, 1))
+    before = list(queue.words), list(queue.patches)
+    queue.seal()
+    sealed = list(queue.words), list(queue.patches)
+    assert len(sealed[1]) == len(before[1]) + 2  # bank 0's address, low and high
+    queue.unseal()
+    assert (queue.words, queue.patches) == before
+    queue.seal()
+    assert (queue.words, queue.patches) == sealed
+
+
 @pytest.mark.refusal
 def test_a_copy_queue_lacks_launches(placed):
     with pytest.raises(Unsupported, match="a copy queue has no launch"):

@@ -43,6 +43,29 @@ def test_launches_in_flight_keep_the_sizes_they_had(held, compiled):
 
 
 @pytest.mark.row("NV-08")
+@pytest.mark.parametrize("chip", ["sm_90"])
+def test_of_many_blocks_those_in_flight_are_remembered(held, compiled, monkeypatch):
+    from hcq.nv import sizes
+
+    monkeypatch.setattr(sizes, "MOST_HELD", 2)
+    device, flag = held
+    program = device.load(compiled("sizes"), "sizes")
+    out = device.allocate(64, host=True, zero=True)
+
+    def launch():
+        arguments = device.arguments(program, (out.address,))
+        device.submit(device.queue().launch(program, arguments, GRID, BLOCK))
+        return arguments
+
+    blocks = [launch() for _ in range(5)]
+    assert list(device._sizes._held) == blocks
+    flag.region.write32(0, 1)
+    device.synchronize()
+    last = launch()
+    assert set(device._sizes._held) <= {last}
+
+
+@pytest.mark.row("NV-08")
 def test_a_block_serves_launches_of_any_size_one_after_the_other(device, sizes):
     program, out = sizes
     arguments = device.arguments(program, (out.address,))

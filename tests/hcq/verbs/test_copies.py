@@ -94,6 +94,18 @@ def test_overlapping_copies_behave_like_memmove(device, shift):
     assert back == data
 
 
+@pytest.mark.row("HCQ-20")
+@pytest.mark.row("ALC-06")
+def test_the_buffer_behind_an_overlapping_copy_goes_back(device):
+    buffer = device.allocate(65536, cpu_access=False)
+    device.synchronize()
+    live, calls = device.stats.live, device.stats.allocations
+    device.copy(buffer.address + 16, buffer.address, 60000)
+    assert device.stats.allocations == calls + 1
+    device.synchronize()
+    assert device.stats.live == live
+
+
 @pytest.mark.row("AMD-12")
 def test_fill_leaves_the_neighbours_alone(device):
     buffer = device.allocate(64, zero=True)

@@ -110,6 +110,28 @@ def test_where_addresses_are_known_a_float_is_refused_for_one(device, add):
         device.arguments(add[0], (1.0, 0, 0, 0))
 
 
+@pytest.mark.refusal
+def test_cells_of_a_timed_launch_that_was_broken_off_are_not_used_before_it_is_over(
+    device, compiled, monkeypatch
+):
+    flag, cell = (device.allocate(16, host=True, uncached=True, zero=True) for _ in range(2))
+    program = device.load(compiled("bump"), "bump")
+    device.submit(device.queue("compute").poll(flag.address, 1))
+    with monkeypatch.context() as patch:
+
+        def broken(*_):
+            raise KeyboardInterrupt
+
+        patch.setattr(device.work, "wait", broken)
+        with pytest.raises(KeyboardInterrupt):
+            device.launch(program, [cell.address], (1, 1, 1), (1, 1, 1), wait=True)
+    ((_, pair),) = device._parked
+    assert device._cells() is not pair
+    flag.region.write32(0, 1)
+    device.synchronize()
+    assert device._cells() is pair
+
+
 @pytest.mark.row("HCQ-14")
 @pytest.mark.refusal
 def test_wrong_number_of_arguments_is_refused(device, add):

@@ -32,3 +32,14 @@ def test_running_out_names_what_was_asked_and_what_lives(place, vendor, chip):
 def test_user_memory_that_is_no_whole_pages_is_refused(device, address, size):
     with pytest.raises(BufferUseError, match="user memory must be whole pages"):
         device.adopt(address, size)
+
+
+@pytest.mark.row("ALC-06")
+def test_the_peak_of_memory_stays_when_memory_goes_back(device):
+    device.synchronize()
+    live = device.stats.live
+    buffer = device.allocate(4 << 20)
+    assert device.stats.peak == live + (4 << 20)
+    device.free(buffer)
+    device.allocate(4096)
+    assert (device.stats.live, device.stats.peak) == (live + 4096, live + (4 << 20))
