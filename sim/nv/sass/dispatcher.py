@@ -11,6 +11,8 @@ lanes that run now, false if dispatch has to find out. Lanes that end or leave a
 complete others' waits too; dispatch sees to that.
 """
 
+from sim.isa import state
+from sim.isa.native import FUNCTION_AT
 from sim.nv.sass import frame
 
 
@@ -276,5 +278,13 @@ entry:{_word("blocked", frame.BLOCKED)}{_word("syncing", frame.SYNCING)}
 declare i32 @llvm.vector.reduce.smin.v32i32(<32 x i32>)
 declare i32 @llvm.fshr.i32(i32, i32, i32)
 """
+
+# What a warp does whose lanes wait for ever; LEADER is the lowest place where one does.
+STUCK_LINES = f"""{_word("waits", frame.LEADER)}
+  %halved = ashr i32 %waits, 1            ; as frame.fault_place
+  %faultpp = getelementptr i8, ptr %t, i64 {FUNCTION_AT["FAULT"]}
+  %faultp = load ptr, ptr %faultpp
+  call void %faultp(ptr %t, i64 {state.FAULT_STUCK}, i64 0, i64 0, i32 %halved)
+  ret i32 {state.ENDED}"""
 
 DISPATCHER = _DISPATCH + _MEET + _COMPLETE

@@ -10,9 +10,10 @@ from sim.isa.numpy_value import NumpyValue
 from sim.isa.value import BOOL, U32, U64, Value, where
 from sim.nv.sass.access import Access, fixed_offset, is_indexed
 from sim.nv.sass.instruction import ZERO_REGISTER, Operand
-from sim.nv.sass.interpret import LANES, BadAccess, SassValue, Warp, local_place
+from sim.nv.sass.interpret import BadAccess, SassValue, Warp, local_place
 from sim.nv.sass.launch import LOCAL_TOP
 from sim.nv.sass.memory_ops import AtomicOp, MemoryOp, atomic_of, describe, whole_address
+from sim.nv.sass.standing import LANES
 
 
 def access_memory(x: Access, warp: Warp) -> None:

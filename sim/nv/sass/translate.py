@@ -14,14 +14,13 @@ from sim.isa import state
 from sim.isa.emitter import Emitter
 from sim.isa.liveness import Written
 from sim.isa.llvm_value import LlvmValue, own
-from sim.isa.native import FUNCTION_AT
 from sim.isa.translator import BaseTranslator, ask_for, cases, label_of
 from sim.isa.value import BOOL, U32, Value
 from sim.nv.sass import frame
 from sim.nv.sass.access import NANS, PREDICATES, Access, guard_of, read_flag
 from sim.nv.sass.categories import lookup
 from sim.nv.sass.cfg import Block, Program
-from sim.nv.sass.dispatcher import DISPATCHER
+from sim.nv.sass.dispatcher import DISPATCHER, STUCK_LINES
 from sim.nv.sass.emit_control import CONTROL_EMITTERS
 from sim.nv.sass.emit_memory import MemoryEmitter
 from sim.nv.sass.emit_registers import EmitRegisters
@@ -93,20 +92,9 @@ tofull:
 apartagain:
   store i32 {frame.DISPATCH}, ptr %resumep
   switch i32 %place, label %unknown [ {starts} ]
-stuck:
-{self._stuck()}
+stuck:{STUCK_LINES}
 {unknown}
 {_other_function("full", state.FULL_CODE)}"""
-
-    def _stuck(self) -> str:
-        """The lanes wait for each other; LEADER is the lowest place where one does."""
-        return f"""  %waitsp = getelementptr i8, ptr %w, i64 {4 * frame.LEADER}
-  %waits = load i32, ptr %waitsp
-  %halved = ashr i32 %waits, 1
-  %faultpp = getelementptr i8, ptr %t, i64 {FUNCTION_AT["FAULT"]}
-  %faultp = load ptr, ptr %faultpp
-  call void %faultp(ptr %t, i64 {state.FAULT_STUCK}, i64 0, i64 0, i32 %halved)
-  ret i32 {state.ENDED}"""
 
     def _also(self) -> str:
         return "" if self.full else ", [ %place, %apartagain ]"
