@@ -179,7 +179,10 @@ class Access:
 
     def halves(self, at: int) -> tuple[Value, Value]:
         """Source `at` as two 16-bit patterns, low first, swizzled, signs applied, U16."""
-        operand = self.data[at]
+        return self.halves_of(self.data[at])
+
+    def halves_of(self, operand: Operand) -> tuple[Value, Value]:
+        """The same of any operand."""
         word = self.word(operand)
         low, high = word.to(U16), (word >> 16).to(U16)
         if "H0_H0" in operand.modifiers:

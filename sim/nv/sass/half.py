@@ -6,6 +6,8 @@ Source: PTX ISA, "Half Precision Floating Point Instructions";
 mesa: src/nouveau/compiler/nak/ir.rs (OpHAdd2, OpHFma2, OpHMul2, OpHMnMx2).
 """
 
+from dataclasses import replace
+
 from sim.isa.value import F16, F32, F64, U16, U32, Value, fma, where
 from sim.nv.sass.access import Access, flush, quiet, saturate
 from sim.nv.sass.rounding import brain, odd_sum
@@ -126,10 +128,23 @@ def hmnmx2(x: Access) -> None:
     """The lesser or greater of each half."""
     from sim.nv.sass.floats import least_or_greatest
 
-    if x.has("XORSIGN"):
-        raise x.refuse("with XORSIGN")
     results = []
     for a, b in _operands(x, 2):
         best = least_or_greatest(x, a, b, x.flag(0))
         results.append(brain_of_same(best) if x.has("BF16_V2") else best.bits(U16))
+    if x.has("XORSIGN"):
+        sides = zip(results, _unforced(x, 0), _unforced(x, 1), strict=True)
+        results = [_with_sign(bits, a ^ b, x.has("BF16_V2")) for bits, a, b in sides]
     pack(x, tuple(results))
+
+
+def _unforced(x: Access, at: int) -> Halves:
+    """The bits of both halves of an operand, but for its absolute value."""
+    operand = x.data[at]
+    return x.halves_of(replace(operand, abs=False))
+
+
+def _with_sign(bits: Value, sign: Value, is_brain: bool) -> Value:
+    """A number with the sign bit of `sign`; NaNs stay."""
+    size = bits & 0x7FFF
+    return where(size > (0x7F80 if is_brain else 0x7C00), size, size | (sign & 0x8000))

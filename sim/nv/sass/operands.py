@@ -108,18 +108,22 @@ def matrix_counts(code: Code) -> tuple[int, int, int, int]:
         columns = int(words[0].rpartition("x")[2])  # of A
         return 8, columns, columns // 2, 8
     result = 2 if "F16" in words or words[0] in _SMALL else 4
+    return (result, *_factor_counts(name, words), result)
+
+
+def _factor_counts(name: str, words: tuple[str, ...]) -> tuple[int, int]:
+    """Registers of the two factors of a product of numbers narrower than double precision."""
+    if words[0] in _SMALL:
+        return 1, 1
     if words[0] == "SP":  # of A only half the elements are there
         few = words[1] == "1688" or (words[1] == "16816" and "TF32" not in words)
-        return (result, 2, 2, result) if few and name == "HMMA" else (result, 4, 4, result)
-    if words[0] in ("1684", "1688", "16816", "16832") and name == "HMMA":
+        return (2, 2) if few and name == "HMMA" else (4, 4)
+    if name == "HMMA":
         wide = words[0] == "16816" or (words[0] == "1688" and "TF32" in words)
-        return (result, 4, 2, result) if wide else (result, 2, 1, result)
-    if words[0] in _SMALL:
-        return result, 1, 1, result
-    wide = words[0] == "16832" and "S4" not in words and "U4" not in words
-    if wide or words[0] in ("16864", "168256"):
-        return result, 4, 2, result
-    return result, 2, 1, result
+    else:
+        is_narrow = "S4" in words or "U4" in words
+        wide = words[0] in ("16864", "168256") or (words[0] == "16832" and not is_narrow)
+    return (4, 2) if wide else (2, 1)
 
 
 def read(code: Code, slot: Slot) -> Operand:
