@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from hcq import nv
-from hcq.errors import HcqError, OutOfMemory
+from hcq.errors import BufferUseError, HcqError, OutOfMemory
 from hcq.ioctl_defs import nv_escape
 from hcq.nv.memory import Kind, allocate, free
 from hcq.nv.rm import RmError
@@ -189,6 +189,24 @@ def test_close_gives_every_span_of_addresses_back(machine, compiled):
     assert spans(sim) == before
 
 
+@pytest.mark.row("NV-04")
+@pytest.mark.row("HCQ-31")
+def test_the_last_device_takes_its_gpu_out_of_unified_memory_and_the_process(machine, asked):
+    sim = machine(["sm_86", "sm_90"])
+    other = nv.open(0)
+    device = nv.open(1)
+    calls = asked(sim)
+    doorbell = device.gpu.doorbell
+    device.close()
+    names = [name for name, _, _ in calls]
+    # The page of signals is the other GPU's, and was seen by this one.
+    steps = ["UVM_UNMAP_EXTERNAL", "UVM_UNREGISTER_GPU_VASPACE", "UVM_UNREGISTER_GPU"]
+    assert [name for name in names if name in steps] == steps
+    with pytest.raises(BufferUseError, match="outside a mapped window"):
+        doorbell.read32(0x80)
+    other.close()
+
+
 @pytest.mark.row("NV-18")
 @pytest.mark.parametrize("view", [False, True])
 def test_a_buffers_span_of_addresses_comes_back_with_it(machine, view):
@@ -292,3 +310,18 @@ def test_no_memory_for_a_mapping_is_out_of_memory(machine, call):
         allocate(device.gpu, 4096, Kind.VRAM)
     sim.nvidia.rm.answers.clear()
     device.close()
+
+
+@pytest.mark.row("NV-04")
+def test_what_nobody_freed_goes_youngest_first_and_the_client_last(machine, asked):
+    sim = machine("sm_90")
+    device = nv.open(0)
+    rm = device.gpu.rm
+    left = [allocate(device.gpu, 4096, Kind.HOST, view=False).handle for _ in range(2)]
+    assert list(rm.objects)[-2:] == left
+    calls = asked(sim)
+    rm.close()
+    freed = [number for name, number, _ in calls if name == "NV_ESC_RM_FREE"]
+    assert freed[:2] == left[::-1]
+    assert freed[-1] == rm.client
+    assert rm.objects == {}

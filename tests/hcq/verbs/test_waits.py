@@ -59,6 +59,14 @@ def test_a_value_that_was_never_submitted_is_refused(device):
 
 
 @pytest.mark.row("HCQ-05")
+def test_bytes_of_a_submission_that_was_refused_are_free_at_once(device):
+    device.wait(device.submit(device.queue("compute").barrier()))
+    device.work.wait_reused(2)  # the second was to use them, and did not come
+    with pytest.raises(QueueError, match="value 2 was never submitted"):
+        device.wait(2)
+
+
+@pytest.mark.row("HCQ-05")
 def test_a_users_signal_is_waited_for(device):
     signal = device.signals.take()
     device.submit(device.queue("copy").signal(signal.address, 9))
