@@ -18,6 +18,7 @@ from sim.isa.native_fast import FAST_KINDS, fast_row, many_names
 KINDS = ("global", "saddr", "lds", "scratch", "flat")
 WIDTHS = (8, 16, 32, 64, 96, 128)
 ACTIONS = ("load", "store")
+BYTE = 8  # bits of what lies anywhere
 SCALAR_COUNTS = (1, 2, 4, 8, 16)
 
 
@@ -131,6 +132,8 @@ entry:
         text += _fault_outside(w, action)
     if kind == "scratch" and strict:
         text += _fault_private(w, action)
+        if bits > BYTE:
+            text += _fault_misaligned(w, action, bits // 8)
     if kind in ("lds", "flat") and action == "load":
         text += _zero_outside(w, max(1, bits // 32))
     words = bits // 32
@@ -233,6 +236,27 @@ beyond:
   call void @FAULT(ptr %t, i64 {state.FAULT_PRIVATE}, i64 %bo, i64 {access}, i32 %pc)
   br label %inside
 inside:"""
+
+
+def _fault_misaligned(w: int, action: str, size: int) -> str:
+    """The first lane whose offset in its scratch is no multiple of the size is a fault there."""
+    access = state.READ if action == "load" else state.WRITE
+    return f"""
+  %ms = getelementptr i8, ptr %t, i64 {state.STAGING}
+  %mv = load <{w} x i64>, ptr %ms, align 64
+  %mlow = and <{w} x i64> %mv, splat (i64 {size - 1})
+  %mne = icmp ne <{w} x i64> %mlow, zeroinitializer
+  %mbits = bitcast <{w} x i1> %mne to i{w}
+  %modd = and i{w} %mbits, %active
+  %meven = icmp eq i{w} %modd, 0
+  br i1 %meven, label %aligned, label %misaligned
+misaligned:
+  %mw = call i{w} @llvm.cttz.i{w}(i{w} %modd, i1 true)
+  %mp = getelementptr i64, ptr %ms, i{w} %mw
+  %mo = load i64, ptr %mp
+  call void @FAULT(ptr %t, i64 {state.FAULT_MISALIGNED}, i64 %mo, i64 {access}, i32 %pc)
+  ret void
+aligned:"""
 
 
 def _zero_outside(w: int, words: int) -> str:

@@ -128,3 +128,22 @@ def test_an_atomic_of_memory_that_is_not_mapped_is_a_fault_of_a_write(engine):
         assert (caught.value.address, caught.value.access) == (0x1_0000_0000, "write")
     else:
         assert fault(engine, "sm_90", word, before) == ("memory", 0x1_0000_0000, "write")
+
+
+# LDL.64, STL.64 and LDL of R4, and how far their addresses lie beside a multiple of their size.
+LOCAL = {
+    "load of 64 bits": (0x000FE20000000A000000000004147983, 4, "read"),
+    "store of 64 bits": (0x000FE20000000A000000000804007387, 4, "write"),
+    "load": (0x000FE200000008000000000004147983, 2, "read"),
+}
+LOCAL_START = 0xFFFFC0  # of a State
+
+
+@pytest.mark.refusal
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("name", LOCAL)
+def test_a_misaligned_access_to_local_memory_is_a_fault(name, chip, engine):
+    word, off, access = LOCAL[name]
+    at = LOCAL_START + off
+    assert fault(engine, chip, word, aimed(4, at)) == ("misaligned", at, access)
