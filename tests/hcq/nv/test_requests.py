@@ -207,6 +207,17 @@ def test_the_last_device_takes_its_gpu_out_of_unified_memory_and_the_process(mac
     other.close()
 
 
+@pytest.mark.row("NV-04")
+def test_close_frees_buffers_last_allocated_first(machine, asked):
+    sim = machine("sm_90")
+    device = nv.open(0)
+    handles = [device.allocate(4096).owner.handle for _ in range(3)]
+    calls = asked(sim)
+    device.close()
+    freed = [number for name, number, _ in calls if name == "NV_ESC_RM_FREE"]
+    assert [handle for handle in freed if handle in handles] == handles[::-1]
+
+
 @pytest.mark.row("NV-18")
 @pytest.mark.parametrize("view", [False, True])
 def test_a_buffers_span_of_addresses_comes_back_with_it(machine, view):

@@ -43,6 +43,20 @@ def test_launches_in_flight_keep_the_sizes_they_had(held, compiled):
 
 
 @pytest.mark.row("NV-08")
+@pytest.mark.row("HCQ-26")
+def test_a_bound_queue_gets_the_sizes_in_blocks_of_the_callers_own(device, sizes):
+    program, out = sizes
+    own = device.allocate(4096)
+    device.copy_in(own, 0, program.bank((out.address,)))
+    queue = device.bind(device.queue().launch(program, own.address, GRID, BLOCK))
+    for _ in range(2):
+        device.copy_in(own, 0, program.bank((out.address,)))  # without sizes again
+        device.wait(device.submit(queue))
+        assert seen(out) == SEEN
+        out.view()[:24] = bytes(24)
+
+
+@pytest.mark.row("NV-08")
 @pytest.mark.parametrize("chip", ["sm_90"])
 def test_of_many_blocks_those_in_flight_are_remembered(held, compiled, monkeypatch):
     from hcq.nv import sizes

@@ -43,3 +43,12 @@ def test_the_peak_of_memory_stays_when_memory_goes_back(device):
     device.free(buffer)
     device.allocate(4096)
     assert (device.stats.live, device.stats.peak) == (live + 4096, live + (4 << 20))
+
+
+@pytest.mark.row("HCQ-12")
+def test_an_address_is_inside_a_buffer_up_to_its_last_byte(device):
+    buffer = device.allocate(100, name="weights")
+    device.synchronize()
+    last, end = buffer.address + 99, buffer.address + 100
+    assert device.buffers_at(last) == "weights (100 bytes), offset 99"
+    assert device.buffers_at(end) == "weights (100 bytes), 0 bytes past its end"

@@ -202,6 +202,21 @@ def test_no_progress_is_a_hang_once_and_then_the_device_is_lost(held):
         assert time.monotonic() - started < 0.5
 
 
+@pytest.mark.row("HCQ-12")
+@pytest.mark.refusal
+def test_a_hang_names_the_four_oldest_submissions_in_flight(held):
+    device, _ = held
+    for _ in range(5):
+        device.submit(device.queue("compute").barrier())
+    with Context(HCQ_TIMEOUT_MS=60), pytest.raises(GpuTimeout) as caught:
+        device.synchronize()
+    assert caught.value.facts["submission"] == 1
+    assert caught.value.facts["last_submissions"] == (
+        "1 on compute0 (no kernel); 2 on compute0 (no kernel); "
+        "3 on compute0 (no kernel); 4 on compute0 (no kernel)"
+    )
+
+
 class SteppedClock:
     """The host's time for a device: at each look 0.15 s later, and one more step is done.
 
