@@ -188,3 +188,29 @@ def same(found, want):
     if want.dtype.kind == "f":
         equal &= (np.signbit(found) == np.signbit(want)) | (want != want)
     return equal
+
+
+def halves(dtype, device):
+    """What differs of each operation on two float16 or bfloat16, every pair of edges."""
+    ends = np.unique([rounded(float(x), dtype) for x in edges(dtypes.float32)])
+    ends = np.array([*ends, -0.0], np.float32)
+    x, y = (a.ravel() for a in np.meshgrid(ends, ends))
+    a, b = (
+        leaf(v.astype(dtype.numpy) if dtype is dtypes.float16 else v, dtype, device) for v in (x, y)
+    )
+    with np.errstate(all="ignore"):
+        asked = [(g.elementwise(op, a), f(x)) for op, f in FLOAT_UNARY.items()]
+        asked += [(g.elementwise(op, a, b), f(x, y)) for op, f in FLOAT_BINARY.items()]
+        asked += [(g.elementwise(op, a, b), f(x, y)) for op, f in COMPARE.items()]
+        asked += [(g.cast(a, d), converted(x, dtype, d)) for d in (*INTEGERS, *FLOATS)]
+        test, truth = g.elementwise(Op.LT, a, b), x < y
+        asked += [(g.elementwise(Op.WHERE, test, a, b), np.where(truth, x, y))]
+        asked += [(g.elementwise(Op.WHERE, test, b, a), np.where(truth, y, x))]
+    realize([node for node, _ in asked])
+    bad = []
+    for node, want in asked:
+        if node.dtype is dtype:
+            want = np.array([rounded(v, dtype) for v in want.tolist()], np.float32)
+        if not same(value_of(node).astype(want.dtype), want).all():
+            bad.append((node.op, node.dtype))
+    return bad
