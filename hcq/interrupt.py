@@ -10,6 +10,7 @@ wait looks whether to go on.
 import _signal  # type: ignore[import-not-found]
 import os
 import threading
+from _thread import get_ident
 from collections.abc import Callable
 from functools import wraps
 from signal import SIGINT
@@ -26,6 +27,7 @@ RETRY_SECONDS = 0.05  # how soon who waits meets a Ctrl-C that was noted
 class _Main:
     """What the main thread is in."""
 
+    __slots__ = ("depth", "handler", "ident", "is_noted")
     ident: int | None
     depth: int
     handler: Handler | None  # the one whose turn comes later
@@ -61,7 +63,7 @@ def _note(number: int, frame: FrameType | None) -> None:
 
 def enter() -> None:
     """From here on the main thread notes Ctrl-C; calls nest."""
-    if threading.get_ident() != _main.ident:
+    if get_ident() != _main.ident:
         return
     if _main.depth == 0:
         handler = _signal.getsignal(NUMBER)
@@ -73,7 +75,7 @@ def enter() -> None:
 
 def leave() -> None:
     """The outermost one gives a noted Ctrl-C to its handler, which may raise."""
-    if threading.get_ident() != _main.ident:
+    if get_ident() != _main.ident:
         return
     _main.depth -= 1
     if _main.depth == 0 and _main.handler is not None:
@@ -86,14 +88,14 @@ def leave() -> None:
 
 def point() -> None:
     """A noted Ctrl-C may come here."""
-    if _main.is_noted and _main.handler is not None and threading.get_ident() == _main.ident:
+    if _main.is_noted and _main.handler is not None and get_ident() == _main.ident:
         _main.is_noted = False
         _main.handler(NUMBER, None)
 
 
 def is_held() -> bool:
     """Whether this thread is one that notes Ctrl-C now."""
-    return _main.depth > 0 and threading.get_ident() == _main.ident
+    return _main.depth > 0 and get_ident() == _main.ident
 
 
 def unbroken(function: Callable[P, R]) -> Callable[P, R]:
@@ -117,9 +119,16 @@ class Lock:
         self._lock = threading.RLock()
 
     def __enter__(self) -> None:
-        enter()
-        if self._lock.acquire(blocking=False):
-            return
+        # Every submission comes here, mostly inside another: no call more than it takes.
+        if get_ident() == _main.ident:
+            if _main.depth:
+                _main.depth += 1
+            else:
+                enter()
+        if not self._lock.acquire(False):
+            self._wait()
+
+    def _wait(self) -> None:
         try:
             while not self._lock.acquire(timeout=RETRY_SECONDS):
                 point()
@@ -131,4 +140,8 @@ class Lock:
         self, kind: type | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._lock.release()
-        leave()
+        if get_ident() == _main.ident:
+            if _main.depth > 1:
+                _main.depth -= 1
+            else:
+                leave()

@@ -10,7 +10,7 @@ from typing import Any
 from hcq.errors import CodeObjectError, LaunchError
 from hcq.queue import check_axes
 
-_INTS = frozenset((int,))
+_NONE: tuple[Any, Any] = (None, None)
 
 
 def check_program(program: Any, call: str, device: Any = None) -> None:
@@ -51,7 +51,7 @@ class BaseProgram:
         # Argument blocks of the device that were laid down with launch sizes: by address.
         self.filled: dict[int, tuple[Any, Any]] = {}
         self._free = free
-        self._passed: Any = None  # the last grid and block that were checked
+        self._passed = _NONE  # the last grid and block that were checked
         self._limits: dict[tuple[int, ...], Sequence[int]] = {}  # largest grids by block
 
     # What a vendor fills in.
@@ -87,14 +87,13 @@ class BaseProgram:
 
     def free(self) -> None:
         """Give the code's memory back once the GPU is done with it; idempotent."""
-        self._passed = None
+        self._passed = _NONE
         self._free(self)
 
     def check_launch(self, grid: Sequence[Any], block: Sequence[int]) -> None:
         """LaunchError with value and limit."""
-        # Of ints only: 1.0 equals 1 too, and what else there is compares as it likes.
-        are_tuples = isinstance(grid, tuple) and isinstance(block, tuple)
-        if are_tuples and (grid, block) == self._passed and _are_ints((*grid, *block)):
+        # The very same tuples: what only compares equal, as 1.0 does to 1, is looked at.
+        if grid is self._passed[0] and block is self._passed[1]:
             return
         check_axes(self.name, grid, block)
         if not self.address:
@@ -104,7 +103,8 @@ class BaseProgram:
             size = grid[axis]
             if isinstance(size, int) and not 0 <= size <= limits[axis]:
                 raise self._over_grid(axis, size, block)
-        self._passed = tuple(grid), tuple(block)
+        if type(grid) is type(block) is tuple:
+            self._passed = grid, block
 
     def limits(self, block: tuple[int, ...]) -> Sequence[int]:
         """The largest grid on each axis; LaunchError for a block outside its own limits."""
@@ -156,7 +156,3 @@ class BaseProgram:
             f"kernel {self.name}: {what} {value} is outside the limit {limit}",
             facts={"kernel": self.name, "value": value, "limit": limit, "arch": self.arch.name},
         )
-
-
-def _are_ints(values: Sequence[Any]) -> bool:
-    return _INTS.issuperset(map(type, values))

@@ -264,6 +264,15 @@ class RawDevice:
         size, a numpy scalar as its own type: code objects do not tell types. For a float
         parameter give 3.0, not 3.
         """
+        return self._arguments(program, values, grid, block)
+
+    def _arguments(
+        self,
+        program: Any,
+        values: Sequence[int | float],
+        grid: Sequence[int] | None,
+        block: Sequence[int] | None,
+    ) -> int:
         check_program(program, "arguments", self)
         if grid is not None and block is not None:
             # Here already: a block of arguments is only given back by a submission.
@@ -287,7 +296,7 @@ class RawDevice:
         """
         check_program(program, "launch", self)
         queue = self.work.queue(COMPUTE)
-        arguments = self.arguments(program, values, grid, block)
+        arguments = self._arguments(program, values, grid, block)
         try:
             if wait:
                 return self._timed(queue, program, arguments, grid, block)

@@ -146,11 +146,11 @@ def test_a_block_whose_registers_the_chip_lacks_is_refused(placed, monkeypatch):
 def test_shared_memory_is_bounded_by_the_chip(placed, monkeypatch, chip, limit):
     program = placed("shared", chip, 0x10_0002_0000)
     program._limits.clear()
-    program._passed = None
+    program._passed = (None, None)
     monkeypatch.setattr(type(program), "shared_size", limit << 10)
     program.check_launch((1, 1, 1), (32, 1, 1))
     program._limits.clear()
-    program._passed = None
+    program._passed = (None, None)
     monkeypatch.setattr(type(program), "shared_size", (limit << 10) + 1)
     text = f"shared memory bytes {(limit << 10) + 1} is outside the limit {limit << 10}"
     with pytest.raises(LaunchError, match=text):
