@@ -163,7 +163,7 @@ def signed(first, second):
     return m.kernel(arguments, [1], [(0, m.axis(0), value)])
 
 
-@pytest.mark.row("CMP-08")
+@pytest.mark.row("TEN-10")
 @pytest.mark.parametrize("dtype", FLOATS, ids=repr)
 @pytest.mark.parametrize("level", LEVELS)
 def test_no_function_and_no_cast_calls_a_library(level, dtype):

@@ -64,7 +64,7 @@ def found(t):
     return from_bits(np.frombuffer(t.data(), t.dtype.numpy), t.dtype)
 
 
-@pytest.mark.row("TEN-13")
+@pytest.mark.row("TEN-12")
 @pytest.mark.parametrize("dtype", INTEGERS, ids=repr)
 def test_a_shift_by_the_width_or_more_leaves_zero_or_the_sign(device, dtype):
     bits, ends = dtype.bits, np.unique(edges(dtype))
@@ -131,7 +131,7 @@ def test_many_random_programs_over_edges_are_what_numpy_says(device, part):
         assert Edges(seed, device).run(9) == [], seed
 
 
-@pytest.mark.row("CMP-05")
+@pytest.mark.row("TEN-10")
 @pytest.mark.parametrize("name", UNARY)
 def test_every_function_of_every_float_type_runs_on_the_cpu(name):
     for dtype in (*FLOATS, *HALVES):
