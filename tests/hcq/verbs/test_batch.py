@@ -35,3 +35,21 @@ def test_a_run_in_flight_keeps_its_own_values(device, compiled, words):
         batch.submit({"out": out.address + 256 * run, "k": run})
     assert words(device, out, 64 * 50)[::64] == list(range(50))
     batch.free()
+
+
+@pytest.mark.row("BAT-04")
+@pytest.mark.row("ALC-06")
+def test_a_freed_batch_gives_words_and_arguments_back(device, compiled):
+    program = device.load(compiled("add"), "add")
+    a = device.allocate(256, zero=True)
+    device.synchronize()
+    live = device.stats.live
+    batch = Batch(device)
+    block = batch.arguments(program, [Slot("out"), a.address, a.address, 1])
+    batch.queue("compute").launch(program, block, (1, 1, 1), (64, 1, 1))
+    batch.queue("copy").copy(Slot("out") + 64, Slot("out"), 64)
+    batch.submit({"out": a.address})
+    assert device.stats.live >= live + 3 * 4096  # two queues, one block of arguments
+    batch.free()
+    device.synchronize()
+    assert device.stats.live == live

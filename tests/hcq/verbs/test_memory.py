@@ -52,3 +52,26 @@ def test_an_address_is_inside_a_buffer_up_to_its_last_byte(device):
     last, end = buffer.address + 99, buffer.address + 100
     assert device.buffers_at(last) == "weights (100 bytes), offset 99"
     assert device.buffers_at(end) == "weights (100 bytes), 0 bytes past its end"
+
+
+@pytest.mark.row("ALC-04")
+def test_memory_the_gpu_is_done_with_goes_back_before_more_is_had(held):
+    device, flag = held
+    device.free(device.allocate(1 << 20))  # which the submission may still use
+    flag.region.write32(0, 1)
+    device.wait(1)
+    live = device.stats.live
+    device.allocate(4096)
+    assert device.stats.live == live - (1 << 20) + 4096
+
+
+@pytest.mark.refusal
+def test_more_than_any_address_space_is_refused_without_asking_for_it(place, vendor, chip):
+    sim = place()
+    device = vendor.open(0)
+    before = len(sim.calls)
+    with pytest.raises(OutOfMemory, match=f"{1 << 47} bytes of .* cannot be had") as caught:
+        device.allocate(1 << 47)
+    assert caught.value.facts["reason"] == "address space is 47 bits"
+    assert [c for c in list(sim.calls)[before:] if "ALLOC" in c or c == "reserve"] == []
+    device.close()
