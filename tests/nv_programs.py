@@ -355,6 +355,35 @@ INNER:
   ld.shared.v4.u32 {%r5, %r6, %r7, %r8}, [%r2];
   mad.wide.u32 %l2, %thread, 16, %out;
   st.global.v4.u32 [%l2], {%r5, %r6, %r7, %r8};""",
+    "fixed_copies": """
+  .shared .align 16 .b8 room[6144];
+  mov.u32 %r1, room;
+  mad.lo.u32 %r2, %thread, 48, %r1;
+  st.shared.v4.u32 [%r2], {%thread, %thread, %thread, %thread};
+  st.shared.v4.u32 [%r2+16], {%thread, %thread, %thread, %thread};
+  st.shared.v4.u32 [%r2+32], {%thread, %thread, %thread, %thread};
+  mad.wide.u32 %l1, %thread, 16, %a;
+  and.b32 %r3, %thread, 1;
+  setp.ne.u32 %p1, %r3, 0;
+  cp.async.cg.shared.global [%r2], [%l1], 16, 8;
+  cp.async.cg.shared.global [%r2+16], [%l1], 16, %p1;
+  cp.async.ca.shared.global [%r2+32], [%l1], 8, 0;
+  cp.async.wait_all;
+  mad.wide.u32 %l2, %thread, 48, %out;
+  ld.shared.v4.u32 {%r5, %r6, %r7, %r8}, [%r2];
+  st.global.v4.u32 [%l2], {%r5, %r6, %r7, %r8};
+  ld.shared.v4.u32 {%r5, %r6, %r7, %r8}, [%r2+16];
+  st.global.v4.u32 [%l2+16], {%r5, %r6, %r7, %r8};
+  ld.shared.v4.u32 {%r5, %r6, %r7, %r8}, [%r2+32];
+  st.global.v4.u32 [%l2+32], {%r5, %r6, %r7, %r8};""",
+    "negative_powers": """
+  mad.wide.u32 %l1, %thread, 8, %a;
+  mad.wide.u32 %l2, %thread, 16, %out;
+  ld.global.u64 %l3, [%l1];
+  mul.lo.s64 %l4, %l3, -2;
+  mul.lo.s64 %l5, %l3, -1024;
+  st.global.u64 [%l2], %l4;
+  st.global.u64 [%l2+8], %l5;""",
     "bad_store": """
   setp.ne.u32 %p1, %thread, 5;
   @%p1 bra FINE;

@@ -229,6 +229,21 @@ def test_asynchronous_copies_of_a_part_end_in_zeros(program):
     np.testing.assert_array_equal(got, np.where(kept, data, 0))
 
 
+def test_asynchronous_copies_leave_zeros_where_they_have_no_source(program):
+    data = np.arange(1, 513, dtype=np.uint32).reshape(128, 4)
+    got = words(run(program, "fixed_copies", data), 128 * 12).reshape(128, 3, 4)
+    np.testing.assert_array_equal(got[:, 0], data * [1, 1, 0, 0])
+    np.testing.assert_array_equal(got[::2, 1], data[::2])
+    np.testing.assert_array_equal(got[1::2, 1], 0 * data[1::2])
+    np.testing.assert_array_equal(got[:, 2], np.arange(128)[:, None] * [0, 0, 1, 1])
+
+
+def test_products_with_negative_powers_of_two(program):
+    data = np.resize(np.array([0, 1, -1, 1 << 32, -(1 << 31), 5 << 22], np.int64), 128)
+    got = words(run(program, "negative_powers", data), 256, np.int64).reshape(128, 2)
+    np.testing.assert_array_equal(got, data[:, None] * [-2, -1024])
+
+
 # --- matrices
 
 
