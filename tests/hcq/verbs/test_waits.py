@@ -1,12 +1,13 @@
 """Waiting of the host on every chip: limits, hangs, the timeline."""
 
+import os
 import re
 import threading
 import time
 
 import pytest
 
-from hcq.errors import BufferUseError, DeviceLost, GpuTimeout, QueueError, WaitTimeout
+from hcq.errors import BufferUseError, DeviceBanned, DeviceLost, GpuTimeout, QueueError, WaitTimeout
 from hcq.settings import Context
 
 
@@ -72,6 +73,29 @@ def test_a_users_signal_is_waited_for(device):
     device.submit(device.queue("copy").signal(signal.address, 9))
     device.wait_signal(signal, 9)
     assert signal.time > 0
+
+
+@pytest.mark.row("HCQ-06")
+def test_a_cell_that_is_reset_has_no_time_either(device):
+    cell = device.signals.take()
+    device.wait(device.submit(device.queue("compute").signal(cell.address, 9)))
+    assert cell.time > 0
+    cell.reset(4)
+    assert (cell.value, cell.time) == (4, 0)
+
+
+@pytest.mark.row("REG-17")
+@pytest.mark.refusal
+def test_a_forked_child_waits_for_no_signal(device):
+    signal = device.signals.take()
+    child = os.fork()
+    if child == 0:
+        try:
+            device.wait_signal(signal, 0)  # which it holds already
+        except DeviceBanned:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @pytest.mark.row("HCQ-05")
