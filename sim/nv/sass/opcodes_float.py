@@ -35,6 +35,7 @@ FMUL2 | 04a/1 | =100 | R16:2 | A.t81 B.v87 | flush@76+80 rnd@78
 FFMA2 | 049/1 | =100 | R16:2 | A.t81 B.v87 C.u84 | flush@76+80 rnd@78
 HADD2 | 030/1 | <90 78=0 | R16 | A.h Z.h | FTZ@80 SAT@77
 HADD2 | 030/1 | 78=1 73=0 | R16 | A.h Z.h | F32 FTZ@80 SAT@77
+HADD2 | 030/37 | 78=1 73=0 | R16 | A.h C.h | F32 FTZ@80 SAT@77
 HADD2 | 030/1 | >=90 | R16 | A.h Z.h | BF16_V2@85 FTZ@80 SAT@77
 HADD2 | 030/23 | <90 78=0 | R16 | A.h C.h | FTZ@80 SAT@77
 HADD2 | 030/237 | >=90 | R16 | A.h C.h | BF16_V2@85 FTZ@80 SAT@77
