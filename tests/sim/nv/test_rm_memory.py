@@ -88,9 +88,7 @@ def test_a_prepared_mapping_that_was_ended_is_not_made(client):
     handle = mine.memory(4096)
     fd = mine.host.open("/dev/nvidia0")
     fields = {"hClient": mine.root, "hMemory": handle}
-    made = mine.escape(
-        nv_escape.RM_MAP_MEMORY, fd=fd, hDevice=mine.device, length=4096, **fields
-    )
+    made = mine.escape(nv_escape.RM_MAP_MEMORY, fd=fd, hDevice=mine.device, length=4096, **fields)
     mine.escape(nv_escape.RM_UNMAP_MEMORY, pLinearAddress=made.pLinearAddress, **fields)
     with pytest.raises(OSError, match="has ended"):
         mine.host.mmap(fd, 4096, 0)

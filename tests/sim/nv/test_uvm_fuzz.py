@@ -191,5 +191,3 @@ def test_memory_that_is_mapped_for_two_gpus_is_mapped_for_both_or_none(bare):
         )  # fmt: skip
     space = client.host.nvidia.rm.clients[client.root].find(client.space).payload
     assert not space.memory.is_mapped(base, PAGE)
-
-
