@@ -33,6 +33,7 @@ ALLOWED = (
     "llvm.amdgcn.workitem.id.x",
     "llvm.arithmetic.fence",
     "llvm.ceil",
+    "llvm.experimental.constrained.fptrunc",
     "llvm.fabs",
     "llvm.floor",
     "llvm.fma",

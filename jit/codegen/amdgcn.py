@@ -40,6 +40,7 @@ class AmdRenderer(GpuRenderer):
     format = "hsaco"
     convention = "amdgpu_kernel"
     stack_space = ", addrspace(5)"
+    has_mixed_products = True
     group = "llvm.amdgcn.workgroup.id.x"
     item = "llvm.amdgcn.workitem.id.x"
     machines = {

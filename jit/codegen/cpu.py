@@ -33,6 +33,7 @@ class CpuRenderer:
 
     pointer = "ptr"
     stack_space = ""
+    has_mixed_products = False
 
     def __init__(self, name: str, arch: str) -> None:
         if arch not in LEVELS:

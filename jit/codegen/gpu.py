@@ -36,7 +36,7 @@ class GpuRenderer(ABC):
 
     pointer = GLOBAL
     has_fma = has_half = True
-    has_fences = False
+    has_fences = has_mixed_products = False
 
     def __init__(self, name: str, arch: str) -> None:
         if arch not in self.machines:

@@ -37,6 +37,7 @@ class Target(Protocol):
     has_fma: bool
     has_half: bool
     has_fences: bool
+    has_mixed_products: bool
 
     def address(self, b: "Builder", out: Operations, argument: int, index: Value) -> str:
         """A pointer, with its type, to an element; index is a scalar."""
@@ -55,7 +56,11 @@ class Builder:
         self.kernel = kernel
         self.plan = plan
         self.target = target
-        self.function = Function(has_half=target.has_half, has_fences=target.has_fences)
+        self.function = Function(
+            has_half=target.has_half,
+            has_fences=target.has_fences,
+            has_mixed_products=target.has_mixed_products,
+        )
         self.strides = Strides(kernel)
         self.pool = Pool()
         self.pointers: list[str] = []

@@ -87,8 +87,22 @@ def _to_small(out: Operations, value: Value, source: DType, target: DType) -> Va
     if target is dtypes.float16 and not out.function.has_half:
         return _float_to_half(out, value)
     if target is dtypes.float16:
-        return out.convert("bitcast", out.convert("fptrunc", value, "half"), "i16")
+        return out.convert("bitcast", _rounded_to_half(out, value), "i16")
     return _to_bfloat16(out, value)
+
+
+def _rounded_to_half(out: Operations, value: Value) -> Value:
+    if not out.function.has_mixed_products:
+        return out.convert("fptrunc", value, "half")
+    # LLVM 22 makes of a product and this one mixed instruction that adds +0: -0 becomes +0.
+    # Not so of a rounding that says its mode.
+    half = typed("half", value.lanes)
+    kinds = f"{suffix(value).replace('f32', 'f16')}.{suffix(value)}"
+    name = f"llvm.experimental.constrained.fptrunc.{kinds}"
+    out.function.declared[name] = f"declare {half} @{name}({value.type}, metadata, metadata)"
+    mode = 'metadata !"round.tonearest", metadata !"fpexcept.ignore"'
+    code = f"call {half} @{name}({value}, {mode})"
+    return out.function.add(out.region, "half", value.lanes, code)
 
 
 def _to_53_bits(out: Operations, value: Value, source: DType) -> Value:

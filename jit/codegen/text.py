@@ -72,9 +72,12 @@ def literal(element: str, value: int | float | bool) -> Value:
 class Function:
     """The body of one function in the making."""
 
-    def __init__(self, *, has_half: bool = True, has_fences: bool = False) -> None:
+    def __init__(
+        self, *, has_half: bool = True, has_fences: bool = False, has_mixed_products: bool = False
+    ) -> None:
         self.has_half = has_half  # the target converts float16
         self.has_fences = has_fences  # roundings that LLVM must not merge are kept apart
+        self.has_mixed_products = has_mixed_products  # it has products of float32 as float16
         self.regions: list[list[str]] = []
         self.declared: dict[str, str] = {}
         self.globals: list[str] = []

@@ -113,6 +113,21 @@ def test_no_comparison_with_nan_is_true(device, dtype):
 
 
 @pytest.mark.row("TEN-10")
+@pytest.mark.parametrize("dtype", [*FLOATS, *HALVES], ids=repr)
+def test_a_product_that_is_used_further_keeps_the_sign_of_zero(device, dtype):
+    t = tensor(np.array([0.0, -0.0, 2, -2], stored(dtype)), dtype, device)
+    asked = [t * 0.5, t * (t + 1), t.silu(), t.hardswish(), (t + t) * 3]
+    Tensor.realize(*asked)
+    assert [np.signbit(found(a)).tolist() for a in asked] == [
+        [False, True, False, True],
+        [False, True, False, False],
+        [False, True, False, True],
+        [False, True, False, True],
+        [False, True, False, True],
+    ]
+
+
+@pytest.mark.row("TEN-10")
 @pytest.mark.parametrize("dtype", HALVES, ids=repr)
 def test_one_operation_on_halves_is_rounded_from_float32(device, dtype):
     assert halves(dtype, device) == []
