@@ -121,9 +121,9 @@ class Access:
             if operand.count == 64:
                 return operand.value if part else 0
             return operand.value
-        if part and self.instruction.name not in ("MOV", "UMOV"):
+        if part and operand.count == 1:
             return 0xFFFF_FFFF if operand.value & 0x8000_0000 else 0
-        return operand.value >> 32 * part
+        return operand.value >> 32 * part & 0xFFFF_FFFF
 
     def raw(self, at: int) -> Value:
         """Source `at` as it is, U32. Predicates do not count."""
