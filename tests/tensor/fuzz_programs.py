@@ -216,6 +216,8 @@ class Random:
     def bitcast(self, node, array):
         if node.dtype.kind == "b":
             return None
+        if node.dtype.is_float and (array == 0).any():
+            return None  # the greater and the lesser of +0 and -0 are either: numpy's differ too
         fits = [d for d in INTEGERS if d.itemsize == node.dtype.itemsize]
         dtype = self.one_of(fits)
         if dtype is node.dtype:
