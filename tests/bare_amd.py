@@ -66,3 +66,21 @@ class Gpu:
         """The same with the number in s2, and zeros in the page before."""
         self.words[:] = 0
         return self.run(code, user=(number,), **fields)
+
+
+# Machine code as literal words; the comments are what llvm-mc prints for them.
+SPIN = words(  # the first wave spins until the second stores 1 at word 128
+    0xF4040200, 0xF8000000,  # s_load_b64 s[8:9], s[0:1], null
+    0x30020082,  # v_lshlrev_b32_e32 v1, 2, v0
+    0x7E060280,  # v_mov_b32_e32 v3, 0
+    0x7E080281,  # v_mov_b32_e32 v4, 1
+    0x7C9800A0,  # v_cmp_gt_u32_e32 vcc_lo, 32, v0
+    0xBFA30005,  # s_cbranch_vccz second
+    0xDC520200, 0x02080003,  # global_load_b32 v2, v3, s[8:9] offset:512
+    0x7C940481,  # v_cmp_eq_u32_e32 vcc_lo, 1, v2
+    0xBFA3FFFC,  # s_cbranch_vccz again
+    0xBFA00002,  # s_branch both
+    0xDC6A0200, 0x00080403,  # global_store_b32 v3, v4, s[8:9] offset:512
+    0xDC6A0000, 0x00080401,  # global_store_b32 v1, v4, s[8:9]
+    0xBFB00000,  # s_endpgm
+)  # fmt: skip
